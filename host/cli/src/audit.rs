@@ -10,7 +10,7 @@ use admittance_admission::{Request, UserInfo};
 use admittance_bcs::zookeeper::Ensembles;
 use admittance_cluster::Cluster;
 use admittance_driver::{Config, Connections, IncompleteList, Lists, LogFormat};
-use admittance_fleet::audit::{Auditor, DiscoveredResources, Pages, Reader, Resource};
+use admittance_fleet::audit::{AuditClient, Auditor, DiscoveredResources, Pages, Resource};
 use clap::Args;
 use indicatif::ProgressBar;
 
@@ -117,11 +117,11 @@ async fn audit_cluster(
         _ => arguments.cluster.connect().await?,
     };
     let tables = arguments.tables(config, Some(&cluster), ensembles).await?;
-    let reader = Reader::new(cluster, arguments.rate);
+    let client = AuditClient::new(cluster, arguments.rate);
     let all: Vec<&Table> = tables.iter().map(|table| &**table).collect();
     let DiscoveredResources {
         resources, unknown, ..
-    } = reader.discover(&all).await?;
+    } = client.discover(&all).await?;
     for (group, error) in unknown {
         tracing::warn!("{group} is not audited: {error}");
     }
@@ -134,7 +134,7 @@ async fn audit_cluster(
         shown.set_message(resource.name());
         let mut pages = Pages::of(&resource, arguments.namespace.as_deref(), arguments.page);
         loop {
-            match pages.next(&reader).await {
+            match pages.next(&client).await {
                 Ok(Some(objects)) => {
                     shown.inc(objects.len() as u64);
                     let objects = objects.into_iter();

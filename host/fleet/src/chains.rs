@@ -156,14 +156,14 @@ impl ChainStore {
     }
 
     /// Splits a path into the kind, the namespace and the name of a resource.
-    fn place<'p>(&self, path: &'p Path) -> Option<(&StoredKind, &'p str, &'p str)> {
+    fn parse_path<'p>(&self, path: &'p Path) -> Option<(&StoredKind, &'p str, &'p str)> {
         let place = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
         let (kind, name) = place.split_once('/')?;
-        self.named(kind, name)
+        self.resource_of(kind, name)
     }
 
     /// Splits the name of a definition of this kind into the namespace and the name of its resource.
-    fn named<'n>(&self, kind: &str, name: &'n str) -> Option<(&StoredKind, &'n str, &'n str)> {
+    fn resource_of<'n>(&self, kind: &str, name: &'n str) -> Option<(&StoredKind, &'n str, &'n str)> {
         let kind = self.0.iter().find(|known| known.kind.kind == kind)?;
         let (namespace, name) = if kind.kind.is_namespaced {
             name.split_once('/')
@@ -175,7 +175,7 @@ impl ChainStore {
     }
 
     async fn write(&self, change: &FileChange) -> Result<(), StoreError> {
-        let (kind, namespace, name) = self.place(&change.path).ok_or_else(|| {
+        let (kind, namespace, name) = self.parse_path(&change.path).ok_or_else(|| {
             self.refused(format!(
                 "{} is not a resource of this store",
                 change.path.display()
@@ -261,11 +261,11 @@ impl DefinitionStore for ChainStore {
     }
 
     fn owns(&self, path: &Path) -> bool {
-        self.place(path).is_some()
+        self.parse_path(path).is_some()
     }
 
     fn path_for(&self, id: &DefinitionId) -> Option<PathBuf> {
-        let (kind, ..) = self.named(&id.kind, &id.name)?;
+        let (kind, ..) = self.resource_of(&id.kind, &id.name)?;
         Some(path_of(kind.kind.kind, &id.name))
     }
 

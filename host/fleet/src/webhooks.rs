@@ -112,7 +112,7 @@ enum Trust {
 
 /// The state that the leader keeps between two comparisons.
 #[derive(Debug, Default)]
-pub(crate) struct KeptConfigurations {
+pub(crate) struct ConfigurationState {
     certificate: Option<SecretContents>,
     /// The CAs that all webhook configurations contain, and the time at which they began to.
     trusted: Option<(String, Instant)>,
@@ -218,7 +218,7 @@ impl Webhooks {
             Trust::Files(bundle) => Some(bundle.subscribe()),
             Trust::Own(_) => None,
         };
-        let mut kept = KeptConfigurations::default();
+        let mut state = ConfigurationState::default();
         let mut retries = backoff();
         loop {
             changes.mark_unchanged();
@@ -226,7 +226,7 @@ impl Webhooks {
                 bundle.mark_unchanged();
             }
             let changed = next_change(inner.resources());
-            let written = inner.write(host, &mut kept).await;
+            let written = inner.write(host, &mut state).await;
             let pause = match &written {
                 Ok(pause) => *pause,
                 // Another client wrote at the same time, so the write is retried at once.
@@ -294,13 +294,13 @@ impl Inner {
     }
 
     /// Writes the configurations that do not match the live chains. Returns the time until the next comparison.
-    async fn write(&self, host: &Host, kept: &mut KeptConfigurations) -> Result<Duration, ResourceError> {
+    async fn write(&self, host: &Host, state: &mut ConfigurationState) -> Result<Duration, ResourceError> {
         let (authorities, certificate) = match &self.trust {
             Trust::Files(bundle) => (bundle.current().to_string(), Ok(false)),
             Trust::Own(secret) => {
-                let renewed = secret.renew(kept, self).await;
+                let renewed = secret.renew(state, self).await;
                 // If the Secret cannot be written, the configurations keep the CAs of the last known certificate.
-                match (renewed, &kept.certificate) {
+                match (renewed, &state.certificate) {
                     (Ok(is_pending), Some(known)) => (known.authorities.clone(), Ok(is_pending)),
                     (Ok(_), None) => return Ok(Duration::ZERO),
                     (Err(error), Some(known)) => (known.authorities.clone(), Err(error)),
@@ -308,14 +308,14 @@ impl Inner {
                 }
             }
         };
-        let webhooks = self.webhooks(host, kept);
+        let webhooks = self.webhooks(host, state);
         let mut result = Ok(());
         for (phase, resources) in &self.configurations {
             let mut webhooks = documents(&self.registration, &webhooks, *phase, &authorities);
             if self.checks_definitions && *phase == Phase::Validating {
                 webhooks.push(check_of_definitions(&self.registration, &authorities));
             }
-            let last = kept.written.entry(*phase).or_default();
+            let last = state.written.entry(*phase).or_default();
             let (kind, written) = write(resources, *phase, &self.registration.name, &webhooks, last).await;
             if let Some(written) = written {
                 self.record_write(kind, &written);
@@ -323,27 +323,27 @@ impl Inner {
             }
         }
         result?;
-        let known = kept.trusted.as_ref().map(|(known, _)| known);
+        let known = state.trusted.as_ref().map(|(known, _)| known);
         if known != Some(&authorities) {
-            kept.trusted = Some((authorities, Instant::now()));
+            state.trusted = Some((authorities, Instant::now()));
         }
         match (&self.trust, certificate?) {
-            (Trust::Own(secret), true) => Ok(secret.remaining_overlap(kept)),
+            (Trust::Own(secret), true) => Ok(secret.remaining_overlap(state)),
             _ => Ok(CHECK),
         }
     }
 
     /// Returns the webhooks that the live chains need.
-    fn webhooks(&self, host: &Host, kept: &mut KeptConfigurations) -> Vec<RegisteredWebhook> {
+    fn webhooks(&self, host: &Host, state: &mut ConfigurationState) -> Vec<RegisteredWebhook> {
         let table = host.table();
         let chains: Vec<_> = table.chains().map(RegisteredChain::from).collect();
         let unregistered: Vec<_> = chains.iter().filter_map(RegisteredChain::problem).collect();
         for problem in &unregistered {
-            if !kept.unregistered.contains(problem) {
+            if !state.unregistered.contains(problem) {
                 tracing::warn!("no webhook is registered for a rule: {problem}");
             }
         }
-        kept.unregistered = unregistered;
+        state.unregistered = unregistered;
         RegisteredWebhook::of(&chains, &self.registration, self.limit)
     }
 }

@@ -50,7 +50,7 @@ const ARTIFACT_MAX: u64 = 512 << 20;
 const UNCONFINED: &str = "unconfined: ";
 
 /// The part of a compiler's standard error that is read, in bytes.
-const LAST_WORDS: u64 = 16 << 10;
+const STDERR_MAX: u64 = 16 << 10;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -193,30 +193,30 @@ pub(crate) async fn compile_apart(
         let _ = stdin.write_all(component).await;
         stdin
     };
-    let (stdin, answer, last_words) =
-        tokio::join!(give, read(stdout, ARTIFACT_MAX), read(stderr, LAST_WORDS));
-    let (answer, last_words) = (answer.map_err(failed)?, last_words.map_err(failed)?);
+    let (stdin, answer, stderr_tail) =
+        tokio::join!(give, read(stdout, ARTIFACT_MAX), read(stderr, STDERR_MAX));
+    let (answer, stderr_tail) = (answer.map_err(failed)?, stderr_tail.map_err(failed)?);
     if answer.len() as u64 > ARTIFACT_MAX {
         return Err(Error::CompileLimit(format!("{ARTIFACT_MAX} bytes of code")));
     }
     let status = child.wait().await.map_err(failed)?;
     drop(stdin);
-    let last_words = String::from_utf8_lossy(&last_words);
-    let last_words = without_notice(&last_words);
+    let stderr_tail = String::from_utf8_lossy(&stderr_tail);
+    let stderr_tail = without_notice(&stderr_tail);
     match status.code() {
         Some(0) => Ok(answer.into()),
         Some(code) if code == i32::from(REFUSED) => {
             Err(Error::refused(String::from_utf8_lossy(&answer).into_owned()))
         }
-        _ => Err(broken(status, last_words, &job)),
+        _ => Err(broken(status, stderr_tail, &job)),
     }
 }
 
 /// Removes the line about missing confinement from a compiler's standard error, and logs it once per process.
-fn without_notice(last_words: &str) -> &str {
+fn without_notice(stderr_tail: &str) -> &str {
     static LOGGED: Once = Once::new();
-    let Some(notice) = last_words.strip_prefix(UNCONFINED) else {
-        return last_words;
+    let Some(notice) = stderr_tail.strip_prefix(UNCONFINED) else {
+        return stderr_tail;
     };
     let (why, rest) = notice.split_once('\n').unwrap_or((notice, ""));
     LOGGED.call_once(|| {
@@ -235,16 +235,16 @@ async fn read(pipe: impl AsyncRead + Unpin, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn broken(status: ExitStatus, last_words: &str, job: &Job) -> Error {
+fn broken(status: ExitStatus, stderr_tail: &str, job: &Job) -> Error {
     if status.signal() == Some(Signal::XCPU.as_raw()) {
         return Error::CompileLimit(format!("{} s of processor time", job.cpu_seconds));
     }
     // A failed allocation aborts the process with one of these messages.
     let no_memory = ["memory allocation of", "Cannot allocate memory", "os error 12"];
-    if no_memory.iter().any(|text| last_words.contains(text)) {
+    if no_memory.iter().any(|text| stderr_tail.contains(text)) {
         return Error::CompileLimit(format!("{} bytes of memory", job.memory));
     }
-    let last = last_words
+    let last = stderr_tail
         .lines()
         .find(|line| !line.trim().is_empty())
         .unwrap_or_default();

@@ -15,7 +15,7 @@ use wasmtime::{
 };
 
 use crate::{
-    Error, SandboxConfig, background::Background, capabilities, prepare, shared::SharedModules,
+    Error, SandboxConfig, capabilities, compilation_limit::CompilationLimit, prepare, shared::SharedModules,
     store::CallState,
 };
 
@@ -66,7 +66,7 @@ pub(crate) struct Inner {
     /// other half is free for stages that enforce their verdict.
     pub(crate) audits: Arc<Semaphore>,
     pub(crate) preparations: Arc<Semaphore>,
-    pub(crate) background: Background,
+    pub(crate) compilation_limit: CompilationLimit,
     pub(crate) shared: SharedModules,
     /// The number of compilations so far: of modules, of instrumented modules and of snapshots.
     pub(crate) compilations: AtomicU64,
@@ -91,7 +91,7 @@ impl Sandbox {
                 calls: Arc::new(Semaphore::new(config.calls_in_flight as usize)),
                 audits: Arc::new(Semaphore::new((config.calls_in_flight as usize / 2).max(1))),
                 preparations: Arc::new(Semaphore::new(PREPARATIONS as usize)),
-                background: Background::default(),
+                compilation_limit: CompilationLimit::default(),
                 shared: SharedModules::default(),
                 compilations: AtomicU64::new(0),
                 config,
@@ -116,7 +116,9 @@ impl Sandbox {
     /// Limits later compilations to two at a time, each on one core and with a lower priority than serving. Before this
     /// call, compilations use all cores.
     pub fn prepare_in_background(&self) {
-        self.inner.background.begin(self.inner.config.compiler.is_none());
+        self.inner
+            .compilation_limit
+            .begin(self.inner.config.compiler.is_none());
     }
 
     /// Returns the number of compilations so far: of modules, of instrumented modules and of snapshots.

@@ -7,7 +7,7 @@ use wasmtime_wasi::I32Exit;
 
 use crate::store::{CallState, Violation};
 
-const LAST_WORDS: usize = 500;
+const STDERR_TAIL: usize = 500;
 
 /// The text of wasmtime's error when a guest passes more bytes to the host than `Store::set_hostcall_fuel` allows. The
 /// error's type is private, so only its text identifies it; a test checks that.
@@ -25,7 +25,11 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
         return failure;
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
-        let message = format!("the plugin exited with exit code {}{}", exit.0, last_words(state));
+        let message = format!(
+            "the plugin exited with exit code {}{}",
+            exit.0,
+            stderr_tail(state)
+        );
         return Failure::new(FailureKind::Trap, message);
     }
     if let Some(trap) = error.downcast_ref::<Trap>() {
@@ -43,7 +47,7 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
     }
     if error.is::<WasmBacktrace>() {
         // The guest was running, so a host function rejected its arguments.
-        let message = format!("a function of the host failed: {text}{}", last_words(state));
+        let message = format!("a function of the host failed: {text}{}", stderr_tail(state));
         return Failure::new(FailureKind::Trap, message);
     }
     // The guest had returned a value that violates the component model, such as a string that is not UTF-8, a list
@@ -65,7 +69,7 @@ fn exhaustion(error: &wasmtime::Error) -> Option<Failure> {
 fn trap_message(trap: Trap, state: &CallState) -> String {
     match trap {
         Trap::StackOverflow => "stack overflow in the plugin".to_owned(),
-        Trap::UnreachableCodeReached => match last_words(state) {
+        Trap::UnreachableCodeReached => match stderr_tail(state) {
             words if words.is_empty() => {
                 "the plugin panicked or aborted (`unreachable`) without a message".to_owned()
             }
@@ -74,14 +78,14 @@ fn trap_message(trap: Trap, state: &CallState) -> String {
         // Toolchains put the stack at the start of the memory, so a stack overflow leaves the memory's bounds.
         Trap::MemoryOutOfBounds => format!(
             "the plugin accessed memory out of bounds, possibly by a stack overflow{}",
-            last_words(state)
+            stderr_tail(state)
         ),
-        trap => format!("the plugin trapped: {trap}{}", last_words(state)),
+        trap => format!("the plugin trapped: {trap}{}", stderr_tail(state)),
     }
 }
 
 /// Returns a colon and the end of the plugin's standard error, where a panic writes its message; empty without output.
-fn last_words(state: &CallState) -> String {
+fn stderr_tail(state: &CallState) -> String {
     let tail = state.log.tail();
     // The hint about backtraces after a panic's message is useless here.
     let words = tail
@@ -89,7 +93,7 @@ fn last_words(state: &CallState) -> String {
         .filter(|line| !line.trim().is_empty() && !line.starts_with("note: run with `RUST_BACKTRACE"))
         .collect::<Vec<_>>()
         .join("\n");
-    let skip = words.chars().count().saturating_sub(LAST_WORDS);
+    let skip = words.chars().count().saturating_sub(STDERR_TAIL);
     let words: String = words.chars().skip(skip).collect();
     if words.is_empty() {
         words

@@ -14,11 +14,9 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 #[cfg(feature = "engine")]
-mod background;
-#[cfg(feature = "engine")]
-mod blank;
-#[cfg(feature = "engine")]
 mod capabilities;
+#[cfg(feature = "engine")]
+mod compilation_limit;
 #[cfg(feature = "engine")]
 mod compiler;
 #[cfg(feature = "engine")]
@@ -54,6 +52,8 @@ mod prepare;
 mod shared;
 #[cfg(feature = "engine")]
 mod snapshot;
+#[cfg(feature = "engine")]
+mod snapshot_template;
 #[cfg(feature = "engine")]
 mod store;
 

@@ -13,12 +13,12 @@
 use wasm_encoder::ExportKind;
 use wasmparser::ExternalKind;
 
-use parts::Parts;
+use parsed_component::ParsedComponent;
 
 mod component;
-mod member;
+mod core_module;
 mod module;
-mod parts;
+mod parsed_component;
 mod reachable;
 #[cfg(test)]
 mod tests;
@@ -26,12 +26,12 @@ mod tests;
 /// Merges the core modules of a component. It must be a snapshot, in which start functions have already run. Returns
 /// `None` if the modules cannot be merged, or are merged already.
 pub(crate) fn merge(component: &[u8]) -> Option<Vec<u8>> {
-    let parts = Parts::of(component)?;
-    let levels = parts.levels();
-    if parts.members.len() <= levels.len() || !parts.keeps_order() {
+    let parsed = ParsedComponent::of(component)?;
+    let levels = parsed.levels();
+    if parsed.core_modules.len() <= levels.len() || !parsed.keeps_order() {
         return None;
     }
-    parts.encode(&levels)
+    parsed.encode(&levels)
 }
 
 /// The kinds of items that core modules import and export.
@@ -102,5 +102,5 @@ enum Item {
     Canonical(usize),
     /// A definition in a module: the module's number, and the definition's number among those of its kind in the
     /// module.
-    Defined { member: usize, definition: u32 },
+    Defined { core_module: usize, definition: u32 },
 }

@@ -27,7 +27,6 @@ pub use self::prepared::Prepared;
 pub(crate) use self::prepared::{Code, Header};
 use crate::{
     Configured, Description, Error, PluginConfig, Sandbox, Step,
-    blank::Blank,
     capabilities::logging::CallLog,
     compiler::{compile_apart, precompile},
     complexity,
@@ -39,6 +38,7 @@ use crate::{
     plugin::{Base, Guest, Plugin, mistakes_of},
     shared::SharedModule,
     snapshot::Instrumented,
+    snapshot_template::SnapshotTemplate,
     store::{Call, CallState},
 };
 
@@ -239,14 +239,16 @@ impl Preparation {
     pub(crate) async fn compile(&self, module: impl Into<Bytes>, effort: Effort) -> Result<Bytes, Error> {
         let module = module.into();
         let Inner {
-            config, background, ..
+            config,
+            compilation_limit,
+            ..
         } = &*self.sandbox;
-        let turn = background.turn().await;
+        let permit = compilation_limit.acquire().await;
         self.sandbox.compilations.fetch_add(1, Ordering::Relaxed);
         let limit = config.prepare_timeout;
         let compiled = match &config.compiler {
             Some(program) => {
-                let work = compile_apart(program, config, &module, effort, turn.is_some());
+                let work = compile_apart(program, config, &module, effort, permit.is_some());
                 timeout(limit, work).await
             }
             None => {
@@ -255,8 +257,8 @@ impl Preparation {
                     let _place = place;
                     // The effort is a setting of the engine, so a separate engine compiles.
                     let compile = || precompile(&Engine::new(&compile_settings(effort))?, &module);
-                    match turn {
-                        Some(turn) => turn.run(compile),
+                    match permit {
+                        Some(permit) => permit.run(compile),
                         None => compile(),
                     }
                 });
@@ -310,20 +312,20 @@ impl Preparation {
         shared: &SharedModule,
     ) -> Result<Bytes, Error> {
         // The compiler reports the error of a snapshot that cannot be parsed.
-        let Ok(blank) = Blank::of(&snapshot) else {
+        let Ok(template) = SnapshotTemplate::of(&snapshot) else {
             return self.compile(snapshot, Effort::Full).await;
         };
-        let digest = Digest::of(&blank.bytes);
-        let mut known = shared.0.blank.lock().await;
+        let digest = Digest::of(&template.bytes);
+        let mut known = shared.0.template.lock().await;
         let compiled = match &*known {
             Some((of, compiled)) if *of == digest => compiled.clone(),
             _ => {
-                let compiled = self.compile(blank.bytes.clone(), Effort::Full).await?;
+                let compiled = self.compile(template.bytes.clone(), Effort::Full).await?;
                 known.insert((digest, compiled)).1.clone()
             }
         };
         drop(known);
-        match blank.fill(&compiled) {
+        match template.fill(&compiled) {
             Some(filled) => Ok(filled.into()),
             None => self.compile(snapshot, Effort::Full).await,
         }

@@ -21,8 +21,9 @@ pub struct SharedModule(pub(crate) Arc<Shared>);
 pub(crate) struct Shared {
     /// The compiled instrumented module, which is configured and snapshotted.
     pub(crate) instrumented: OnceCell<Bytes>,
-    /// The last compiled [`Blank`](crate::blank::Blank): its digest and its compiled form.
-    pub(crate) blank: sync::Mutex<Option<(Digest, Bytes)>>,
+    /// The last compiled [`SnapshotTemplate`](crate::snapshot_template::SnapshotTemplate): its digest and its compiled
+    /// form.
+    pub(crate) template: sync::Mutex<Option<(Digest, Bytes)>>,
 }
 
 /// The compiled forms that running preparations share, by the digest of the module.

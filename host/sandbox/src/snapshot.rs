@@ -28,14 +28,14 @@ const ACCESS: &str = "wasmtime:wizer/access";
 pub(crate) struct Instrumented<'a> {
     wizer: Wizer,
     /// The component that contains the parts; `None` if the component itself is the only part.
-    shell: Option<Shell<'a>>,
+    wrapper: Option<WrapperComponent<'a>>,
     /// The components that contain modules. Each is snapshotted separately, because wizer skips nested components.
     parts: Vec<ComponentContext<'a>>,
 }
 
 /// A component that has no modules except in its nested components, as JavaScript toolchains produce.
 #[derive(Default)]
-struct Shell<'a> {
+struct WrapperComponent<'a> {
     sections: Vec<Section<'a>>,
     instances: u32,
 }
@@ -57,19 +57,26 @@ impl<'a> Instrumented<'a> {
     /// Instruments a component, and also returns its new bytes. The error is the reason why it cannot be instrumented.
     pub(crate) fn new(component: &'a [u8]) -> Result<(Self, Vec<u8>), String> {
         let wizer = Wizer::new();
-        let shell = Shell::of(component)?;
-        let contents = match &shell {
-            Some(shell) => shell.parts().collect(),
+        let wrapper = WrapperComponent::of(component)?;
+        let contents = match &wrapper {
+            Some(wrapper) => wrapper.parts().collect(),
             None => vec![component],
         };
         let instrumented = contents.into_iter().map(|part| wizer.instrument_component(part));
         let instrumented: wasmtime::Result<(Vec<_>, Vec<_>)> = instrumented.collect();
         let (parts, instrumented) = instrumented.map_err(|error| chain(&error))?;
-        let bytes = match &shell {
-            Some(shell) => shell.around(&instrumented, true),
+        let bytes = match &wrapper {
+            Some(wrapper) => wrapper.around(&instrumented, true),
             None => instrumented.concat(),
         };
-        Ok((Self { wizer, shell, parts }, bytes))
+        Ok((
+            Self {
+                wizer,
+                wrapper,
+                parts,
+            },
+            bytes,
+        ))
     }
 
     /// Creates a component with the memories and globals of a configured instance. The inner error is the reason why
@@ -94,7 +101,7 @@ impl<'a> Instrumented<'a> {
             let mut reader = Reader {
                 store: &mut *store,
                 instance,
-                access: match self.shell {
+                access: match self.wrapper {
                     Some(_) => access_to(part),
                     None => ACCESS.to_owned(),
                 },
@@ -109,8 +116,8 @@ impl<'a> Instrumented<'a> {
                 (Ok(_), Some(error)) | (Err(error), _) => return Ok(Err(chain(&error))),
             }
         }
-        Ok(Ok(match &self.shell {
-            Some(shell) => shell.around(&snapshots, false),
+        Ok(Ok(match &self.wrapper {
+            Some(wrapper) => wrapper.around(&snapshots, false),
             None => snapshots.concat(),
         }))
     }
@@ -120,7 +127,7 @@ impl<'a> Instrumented<'a> {
 #[derive(Default)]
 pub(crate) struct KeptMemory {
     /// Whether each memory, by name, is copied. Wizer reads a memory twice, and needs the same content both times.
-    held: BTreeMap<String, bool>,
+    is_copied: BTreeMap<String, bool>,
     /// The total size of all pages that are not zero.
     bytes: usize,
 }
@@ -129,16 +136,16 @@ impl KeptMemory {
     /// Returns the content of a memory, or an empty slice if the total size exceeds the limit. The first read of a
     /// memory adds its size to the total.
     pub(crate) fn part<'m>(&mut self, name: &str, memory: &'m [u8]) -> &'m [u8] {
-        let held = self.held.get(name).copied().unwrap_or_else(|| {
+        let is_copied = self.is_copied.get(name).copied().unwrap_or_else(|| {
             let pages = memory
                 .chunks(PAGE)
                 .filter(|page| Some(*page) != ZEROS.get(..page.len()));
             self.bytes = self.bytes.saturating_add(pages.count().saturating_mul(PAGE));
             let fits = self.bytes <= KEPT;
-            self.held.insert(name.to_owned(), fits);
+            self.is_copied.insert(name.to_owned(), fits);
             fits
         });
-        if held { memory } else { &[] }
+        if is_copied { memory } else { &[] }
     }
 
     /// Returns an error if the memories exceed the limit.
@@ -162,7 +169,7 @@ fn access_to(part: usize) -> String {
     format!("{ACCESS}{part}")
 }
 
-impl<'a> Shell<'a> {
+impl<'a> WrapperComponent<'a> {
     /// Reads the shell of a component; `None` if the component itself has modules, or if none is nested.
     fn of(component: &'a [u8]) -> Result<Option<Self>, String> {
         let mut scan = Scan::default();
@@ -184,11 +191,11 @@ impl<'a> Shell<'a> {
                 scan.section(payload).map_err(|error| error.to_string())?;
                 let data = component.get(range).unwrap_or_default();
                 let raw = RawSection { id, data };
-                scan.shell.sections.push(Section { raw, instance: None });
+                scan.wrapper.sections.push(Section { raw, instance: None });
             }
         }
         let Scan {
-            mut shell,
+            mut wrapper,
             nested,
             instantiations,
             ..
@@ -200,12 +207,12 @@ impl<'a> Shell<'a> {
                 return Err("a nested component is instantiated twice".to_owned());
             }
             // The modules of a component that is never instantiated never run.
-            if let Some(section) = shell.sections.get_mut(nested.section) {
+            if let Some(section) = wrapper.sections.get_mut(nested.section) {
                 section.instance = first;
             }
         }
-        let has_parts = shell.parts().next().is_some();
-        Ok(has_parts.then_some(shell))
+        let has_parts = wrapper.parts().next().is_some();
+        Ok(has_parts.then_some(wrapper))
     }
 
     fn parts(&self) -> impl Iterator<Item = &'a [u8]> {
@@ -249,7 +256,7 @@ impl<'a> Shell<'a> {
 /// The state while reading a component that may be a shell.
 #[derive(Default)]
 struct Scan<'a> {
-    shell: Shell<'a>,
+    wrapper: WrapperComponent<'a>,
     /// The size of the component index space so far.
     components: u32,
     nested: Vec<Nested>,
@@ -262,7 +269,7 @@ impl Scan<'_> {
         match payload {
             Payload::ComponentSection { .. } => {
                 self.nested.push(Nested {
-                    section: self.shell.sections.len(),
+                    section: self.wrapper.sections.len(),
                     index: self.components,
                     has_modules: false,
                 });
@@ -271,7 +278,8 @@ impl Scan<'_> {
             Payload::ComponentInstanceSection(section) => {
                 for instance in section {
                     if let ComponentInstance::Instantiate { component_index, .. } = instance? {
-                        self.instantiations.push((component_index, self.shell.instances));
+                        self.instantiations
+                            .push((component_index, self.wrapper.instances));
                     }
                     self.define(ComponentExternalKind::Instance);
                 }
@@ -305,7 +313,7 @@ impl Scan<'_> {
 
     fn define(&mut self, kind: ComponentExternalKind) {
         let count = match kind {
-            ComponentExternalKind::Instance => &mut self.shell.instances,
+            ComponentExternalKind::Instance => &mut self.wrapper.instances,
             ComponentExternalKind::Component => &mut self.components,
             _ => return,
         };

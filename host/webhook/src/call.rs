@@ -39,7 +39,7 @@ impl Caller {
         trace: Option<&TraceContext>,
         body: Bytes,
         accept: fn(StatusCode) -> bool,
-    ) -> Result<Bytes, Refused> {
+    ) -> Result<Bytes, FailedCall> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri;
@@ -70,7 +70,7 @@ impl Caller {
         request: Request<Full<Bytes>>,
         accept: fn(StatusCode) -> bool,
         span: &Span,
-    ) -> Result<Bytes, Refused> {
+    ) -> Result<Bytes, FailedCall> {
         let response = self
             .client
             .request(request)
@@ -78,7 +78,7 @@ impl Caller {
             .map_err(|error| self.broken(&error))?;
         span.record("http.response.status_code", response.status().as_u16());
         if !accept(response.status()) {
-            return Err(Refused {
+            return Err(FailedCall {
                 retry_after: retry_after(&response),
                 failure: self.bad_status(response).await,
             });
@@ -189,13 +189,13 @@ fn add_trace(headers: &mut HeaderMap, trace: &TraceContext) {
     }
 }
 
-pub(crate) struct Refused {
+pub(crate) struct FailedCall {
     pub(crate) failure: Failure,
     /// The pause that the server demanded before a retry; `None` if it did not ask for a retry.
     pub(crate) retry_after: Option<Duration>,
 }
 
-impl From<Failure> for Refused {
+impl From<Failure> for FailedCall {
     fn from(failure: Failure) -> Self {
         Self {
             failure,
@@ -204,9 +204,9 @@ impl From<Failure> for Refused {
     }
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Self {
-        refused.failure
+impl From<FailedCall> for Failure {
+    fn from(failed: FailedCall) -> Self {
+        failed.failure
     }
 }
 

@@ -8,7 +8,7 @@ use admittance_admission::{
 };
 use http::{HeaderValue, StatusCode, header};
 
-use crate::call::{Caller, Refused};
+use crate::call::{Caller, FailedCall};
 
 /// The number of retries after responses with `Retry-After`, as in client-go, which kube-apiserver uses.
 const RETRIES: u32 = 10;
@@ -46,7 +46,7 @@ pub(crate) async fn call(
             .await;
         match posted {
             Ok(reply) => break reply,
-            Err(Refused {
+            Err(FailedCall {
                 retry_after: Some(wait),
                 ..
             }) if retries < RETRIES && wait < deadline.remaining() => {

@@ -7,8 +7,8 @@ use admittance_admission::{Operation, Request, UserInfo};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
+    client::{OPERATIONS, Resource},
     finding::{Finding, Judgement},
-    reader::{OPERATIONS, Resource},
 };
 
 /// Evaluates chains for objects. Cheap to clone.

@@ -21,11 +21,11 @@ use tokio::{
 
 use super::{
     auditor::Auditor,
+    client::{AuditClient, Resource},
     ledger::Ledger,
-    reader::{Reader, Resource},
+    report_writer::ReportWriter,
     status::{AuditConfig, AuditStatus},
     watch::Change,
-    writer::Writer,
 };
 use crate::{
     Webhooks,
@@ -69,9 +69,9 @@ impl Drop for AuditorGuard<'_> {
 }
 
 struct AuditState {
-    reader: Arc<Reader>,
+    client: Arc<AuditClient>,
     ledger: Ledger,
-    writer: Option<Writer>,
+    report_writer: Option<ReportWriter>,
 }
 
 /// The part of an audit that depends on the version of the chains.
@@ -110,9 +110,9 @@ impl Audits {
         inner.status.lock().is_auditor = true;
         let _guard = AuditorGuard(inner);
         let mut work = AuditState {
-            reader: Arc::new(Reader::new(inner.cluster.clone(), inner.config.rate)),
+            client: Arc::new(AuditClient::new(inner.cluster.clone(), inner.config.rate)),
             ledger: Ledger::default(),
-            writer: None,
+            report_writer: None,
         };
         let mut retries = backoff();
         loop {
@@ -224,9 +224,9 @@ impl Inner {
                         due.get_or_insert_with(|| Instant::now() + DEBOUNCE);
                     }
                 }
-                _ = discovery.tick(), if work.writer.is_none() && self.config.writes_reports => {
+                _ = discovery.tick(), if work.report_writer.is_none() && self.config.writes_reports => {
                     // Discovery is retried at the next tick. Other requests report an unavailable API server.
-                    if let Ok(Some(api)) = work.reader.reports().await {
+                    if let Ok(Some(api)) = work.client.reports().await {
                         self.write_as(Some(api), work);
                         due = Some(Instant::now());
                     }
@@ -234,8 +234,8 @@ impl Inner {
                 () = is_due => {
                     self.count(&work.ledger);
                     due = None;
-                    if let Some(writer) = &mut work.writer {
-                        let written = writer.write(&work.reader, &mut work.ledger).await;
+                    if let Some(report_writer) = &mut work.report_writer {
+                        let written = report_writer.write(&work.client, &mut work.ledger).await;
                         if written.is_err() {
                             due = Some(Instant::now() + LAST_RETRY);
                         }

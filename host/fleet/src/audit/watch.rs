@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::reader::{Reader, Resource, content};
+use super::client::{AuditClient, Resource, content};
 use crate::leader::backoff;
 
 /// The time after which the API server shall end a watch, in seconds.
@@ -61,7 +61,7 @@ struct Metadata {
 
 /// Watches the objects of a resource from `version` on, and sends each change with `number`, until the watch expires.
 pub(super) async fn follow(
-    reader: Arc<Reader>,
+    client: Arc<AuditClient>,
     resource: Resource,
     number: u16,
     mut version: String,
@@ -71,7 +71,7 @@ pub(super) async fn follow(
     let mut pauses = backoff();
     loop {
         let begun = Instant::now();
-        let pause = match watch_once(&reader, &resource, number, &mut version, &changes).await {
+        let pause = match watch_once(&client, &resource, number, &mut version, &changes).await {
             Ok(true) => {
                 pauses.reset();
                 SHORTEST.saturating_sub(begun.elapsed())
@@ -94,7 +94,7 @@ pub(super) async fn follow(
 
 /// Watches until the API server ends the watch. Returns whether another watch can continue from its last version.
 async fn watch_once(
-    reader: &Reader,
+    client: &AuditClient,
     resource: &Resource,
     number: u16,
     version: &mut String,
@@ -104,7 +104,7 @@ async fn watch_once(
     let query = format!(
         "{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds={SECONDS}&resourceVersion={version}"
     );
-    let mut lines = match reader.lines(&query).await {
+    let mut lines = match client.lines(&query).await {
         Err(AnswerError::Status { status, .. }) if status == StatusCode::GONE => return Ok(false),
         lines => lines?,
     };

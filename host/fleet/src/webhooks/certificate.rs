@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 use tokio::time::{Instant, sleep};
 
-use super::{Inner, KeptConfigurations, OwnCertificate};
+use super::{ConfigurationState, Inner, OwnCertificate};
 use crate::{
     Registration,
     certificates::{self, Service, Validity, unexpired},
@@ -256,7 +256,7 @@ impl CertificateSecret {
     /// certificate waits in the Secret until its CA is trusted.
     pub(super) async fn renew(
         &self,
-        kept: &mut KeptConfigurations,
+        state: &mut ConfigurationState,
         inner: &Inner,
     ) -> Result<bool, ResourceError> {
         let now = Moment::now().0.into();
@@ -266,13 +266,13 @@ impl CertificateSecret {
             .clone()
             .filter(|contents| contents.is_usable(&self.service, now));
         // If the Secret lost its certificate, the last one is served until the API server trusts the next.
-        let is_lost = usable.is_none() && kept.certificate.is_some();
-        let basis = usable.or_else(|| kept.certificate.clone());
+        let is_lost = usable.is_none() && state.certificate.is_some();
+        let basis = usable.or_else(|| state.certificate.clone());
         let contents = Renewal {
             service: &self.service,
             days: self.terms.days,
             now,
-            is_trusted: basis.as_ref().is_some_and(|basis| self.is_trusted(basis, kept)),
+            is_trusted: basis.as_ref().is_some_and(|basis| self.is_trusted(basis, state)),
             is_early: is_lost,
         }
         .next_contents(basis.as_ref().or(found.as_ref()))
@@ -288,19 +288,19 @@ impl CertificateSecret {
             written?;
         }
         let is_pending = contents.next.is_some();
-        kept.certificate = Some(contents);
+        state.certificate = Some(contents);
         Ok(is_pending)
     }
 
-    fn is_trusted(&self, contents: &SecretContents, kept: &KeptConfigurations) -> bool {
-        kept.trusted.as_ref().is_some_and(|(authorities, since)| {
+    fn is_trusted(&self, contents: &SecretContents, state: &ConfigurationState) -> bool {
+        state.trusted.as_ref().is_some_and(|(authorities, since)| {
             *authorities == contents.authorities && since.elapsed() >= self.terms.overlap
         })
     }
 
     /// Returns the time for which the API server must still trust the CA before the next certificate may be served.
-    pub(super) fn remaining_overlap(&self, kept: &KeptConfigurations) -> Duration {
-        let since = kept
+    pub(super) fn remaining_overlap(&self, state: &ConfigurationState) -> Duration {
+        let since = state
             .trusted
             .as_ref()
             .map_or_else(Instant::now, |(_, since)| *since);

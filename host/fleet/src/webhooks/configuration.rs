@@ -37,7 +37,7 @@ pub(super) struct WrittenConfiguration {
 impl WrittenConfiguration {
     /// Returns whether the object is the result of writing these webhooks. Returns false after an hour, because an
     /// updated API server may store more fields.
-    fn is(&self, found: &Resource, webhooks: &[Value]) -> bool {
+    fn matches(&self, found: &Resource, webhooks: &[Value]) -> bool {
         self.webhooks == webhooks
             && self.version.as_deref() == found.metadata("resourceVersion")
             && self.at.elapsed() < CHECK
@@ -60,7 +60,7 @@ pub(super) async fn write(
         Err(error) => Some(Err(error)),
         Ok(None) if webhooks.is_empty() => None,
         Ok(Some(found)) if has(&found, webhooks) => None,
-        Ok(Some(found)) if last.as_ref().is_some_and(|last| last.is(&found, webhooks)) => None,
+        Ok(Some(found)) if last.as_ref().is_some_and(|last| last.matches(&found, webhooks)) => None,
         Ok(found) => {
             let set = |object: &mut Map<String, Value>| set(object, name, webhooks);
             Some(resources.put("", name, found, set).await)

@@ -9,10 +9,10 @@ use wasm_encoder::{
 use super::{
     Item, Kind, PerKind,
     module::{IMPORTS, Merged},
-    parts::{OtherPart, Parts},
+    parsed_component::{OtherPart, ParsedComponent},
 };
 
-impl Parts<'_> {
+impl ParsedComponent<'_> {
     pub(super) fn encode(&self, levels: &[Vec<usize>]) -> Option<Vec<u8>> {
         let mut component = wasm_encoder::Component::new();
         let mut placed = NewIndices::new(&self.items);
@@ -36,10 +36,10 @@ impl Parts<'_> {
             };
             let exports = wanted.iter().filter(|(_, item)| match item {
                 Item::Canonical(_) => false,
-                Item::Defined { member, .. } => numbers.contains(member),
+                Item::Defined { core_module, .. } => numbers.contains(core_module),
             });
             let exports: Vec<_> = exports.copied().collect();
-            let merged = Merged::of(&self.members, numbers, &exports)?;
+            let merged = Merged::of(&self.core_modules, numbers, &exports)?;
             placed.instantiate(&mut component, &merged, &exports)?;
         }
         for kept in &self.after {
@@ -50,11 +50,11 @@ impl Parts<'_> {
 
     fn wanted(&self) -> Option<Vec<(Kind, Item)>> {
         let mut wanted = Vec::new();
-        for member in &self.members {
-            let imports = member
+        for core_module in &self.core_modules {
+            let imports = core_module
                 .imports
                 .iter()
-                .filter(|(_, item, _)| self.level(*item) != Some(member.level));
+                .filter(|(_, item, _)| self.level(*item) != Some(core_module.level));
             wanted.extend(imports.map(|(kind, item, _)| (*kind, *item)));
         }
         let lifts = self.after.iter().filter_map(|kept| match kept {

@@ -8,7 +8,7 @@ use wasm_encoder::{
 };
 use wasmparser::{DataKind, Operator};
 
-use super::{Item, Kind, PerKind, member::Member, reachable::reachable};
+use super::{Item, Kind, PerKind, core_module::CoreModule, reachable::reachable};
 
 /// The name of the instance that a merged module imports from. The names of imports and exports in it are numbers.
 pub(super) const IMPORTS: &str = "";
@@ -19,28 +19,34 @@ pub(super) struct Merged {
 }
 
 impl Merged {
-    pub(super) fn of(members: &[Member<'_>], numbers: &[usize], exports: &[(Kind, Item)]) -> Option<Self> {
-        let members: Vec<_> = numbers
+    pub(super) fn of(
+        core_modules: &[CoreModule<'_>],
+        numbers: &[usize],
+        exports: &[(Kind, Item)],
+    ) -> Option<Self> {
+        let core_modules: Vec<_> = numbers
             .iter()
-            .map(|number| Some((*number, members.get(*number)?)))
+            .map(|number| Some((*number, core_modules.get(*number)?)))
             .collect::<Option<_>>()?;
-        // `Blank` cannot replace the data of a module with several memories, so such modules are not merged.
-        let memories = members.iter().map(|(_, member)| member.memories.len());
-        if members.len() > 1 && memories.sum::<usize>() > 1 {
+        // `SnapshotTemplate` cannot replace the data of a module with several memories, so such modules are not merged.
+        let memories = core_modules
+            .iter()
+            .map(|(_, core_module)| core_module.memories.len());
+        if core_modules.len() > 1 && memories.sum::<usize>() > 1 {
             return None;
         }
-        let (indices, imports) = Indices::of(&members)?;
-        let reachable = reachable(&members, exports)?;
+        let (indices, imports) = Indices::of(&core_modules)?;
+        let reachable = reachable(&core_modules, exports)?;
         let mut sections = Sections::default();
         for (name, (kind, item)) in exports.iter().enumerate() {
             let index = indices.index(*kind, *item)?;
             sections.exports.export(&name.to_string(), (*kind).into(), index);
         }
-        for (number, member) in &members {
+        for (number, core_module) in &core_modules {
             let mut renumbered = Renumbered {
                 indices: &indices,
                 number: *number,
-                member,
+                core_module,
             };
             sections.add(&mut renumbered, &imports, &reachable).ok()?;
         }
@@ -64,15 +70,16 @@ struct First {
     definitions: PerKind<u32>,
     types: u32,
     elements: u32,
-    /// The first indices of passive and of active data segments. Passive ones come first, as `Blank` requires.
+    /// The first indices of passive and of active data segments. Passive ones come first, as `SnapshotTemplate`
+    /// requires.
     data: (u32, u32),
 }
 
 impl Indices {
     /// Assigns the indices, and also returns the imports of the merged module.
-    fn of(members: &[(usize, &Member<'_>)]) -> Option<(Self, Vec<(Kind, Item)>)> {
+    fn of(core_modules: &[(usize, &CoreModule<'_>)]) -> Option<(Self, Vec<(Kind, Item)>)> {
         let mut indices = Self {
-            first: members
+            first: core_modules
                 .iter()
                 .map(|(number, _)| (*number, First::default()))
                 .collect(),
@@ -81,7 +88,10 @@ impl Indices {
         };
         let mut imports = Vec::new();
         let mut next = First::default();
-        for (kind, item, _) in members.iter().flat_map(|(_, member)| &member.imports) {
+        for (kind, item, _) in core_modules
+            .iter()
+            .flat_map(|(_, core_module)| &core_module.imports)
+        {
             if !indices.is_inside(*item) && !indices.imports.contains_key(&(*kind, *item)) {
                 let index = next.definitions.of_mut(*kind);
                 indices.imports.insert((*kind, *item), *index);
@@ -89,36 +99,36 @@ impl Indices {
                 imports.push((*kind, *item));
             }
         }
-        let passive = members
+        let passive = core_modules
             .iter()
-            .map(|(_, member)| count(member.data.len() - member.active_data().count()));
+            .map(|(_, core_module)| count(core_module.data.len() - core_module.active_data().count()));
         next.data.1 = passive.sum::<Option<u32>>()?;
-        for (number, member) in members {
+        for (number, core_module) in core_modules {
             indices.first.insert(*number, next.clone());
-            let counts = member.counts();
+            let counts = core_module.counts();
             for kind in [Kind::Function, Kind::Table, Kind::Memory, Kind::Global] {
                 let index = next.definitions.of_mut(kind);
                 *index = index.checked_add(count(*counts.of(kind))?)?;
             }
-            let types = member.types.iter().map(|group| group.types().len()).sum();
+            let types = core_module.types.iter().map(|group| group.types().len()).sum();
             next.types = next.types.checked_add(count(types)?)?;
-            next.elements = next.elements.checked_add(count(member.elements.len())?)?;
-            let active = member.active_data().count();
-            next.data.0 = next.data.0.checked_add(count(member.data.len() - active)?)?;
+            next.elements = next.elements.checked_add(count(core_module.elements.len())?)?;
+            let active = core_module.active_data().count();
+            next.data.0 = next.data.0.checked_add(count(core_module.data.len() - active)?)?;
             next.data.1 = next.data.1.checked_add(count(active)?)?;
-            indices.add_constants(*number, member)?;
+            indices.add_constants(*number, core_module)?;
         }
         Some((indices, imports))
     }
 
-    fn add_constants(&mut self, number: usize, member: &Member<'_>) -> Option<()> {
-        for (definition, global) in member.globals.iter().enumerate() {
+    fn add_constants(&mut self, number: usize, core_module: &CoreModule<'_>) -> Option<()> {
+        for (definition, global) in core_module.globals.iter().enumerate() {
             if !global.ty.mutable
-                && let Some(value) = self.value(&global.init_expr, number, member)
+                && let Some(value) = self.value(&global.init_expr, number, core_module)
             {
                 self.constants.insert(
                     Item::Defined {
-                        member: number,
+                        core_module: number,
                         definition: count(definition)?,
                     },
                     value,
@@ -132,7 +142,7 @@ impl Indices {
         &self,
         expression: &wasmparser::ConstExpr<'_>,
         number: usize,
-        member: &Member<'_>,
+        core_module: &CoreModule<'_>,
     ) -> Option<i32> {
         let mut stack: Vec<i32> = Vec::new();
         for operator in expression.get_operators_reader() {
@@ -141,7 +151,7 @@ impl Indices {
                 Operator::GlobalGet { global_index } => {
                     *self
                         .constants
-                        .get(&member.item(number, Kind::Global, global_index)?)?
+                        .get(&core_module.item(number, Kind::Global, global_index)?)?
                 }
                 Operator::I32Add => stack.pop()?.wrapping_add(stack.pop()?),
                 Operator::End => continue,
@@ -153,12 +163,15 @@ impl Indices {
     }
 
     fn is_inside(&self, item: Item) -> bool {
-        matches!(item, Item::Defined { member, .. } if self.first.contains_key(&member))
+        matches!(item, Item::Defined { core_module, .. } if self.first.contains_key(&core_module))
     }
 
     fn index(&self, kind: Kind, item: Item) -> Option<u32> {
-        if let Item::Defined { member, definition } = item
-            && let Some(first) = self.first.get(&member)
+        if let Item::Defined {
+            core_module,
+            definition,
+        } = item
+            && let Some(first) = self.first.get(&core_module)
         {
             return first.definitions.of(kind).checked_add(definition);
         }
@@ -174,12 +187,12 @@ fn count(number: usize) -> Option<u32> {
 struct Renumbered<'a> {
     indices: &'a Indices,
     number: usize,
-    member: &'a Member<'a>,
+    core_module: &'a CoreModule<'a>,
 }
 
 impl Renumbered<'_> {
     fn replace(&self, kind: Kind, index: u32) -> Result<u32, Error<()>> {
-        let item = self.member.item(self.number, kind, index);
+        let item = self.core_module.item(self.number, kind, index);
         item.and_then(|item| self.indices.index(kind, item))
             .ok_or(Error::UserError(()))
     }
@@ -220,7 +233,7 @@ impl Reencode for Renumbered<'_> {
     }
 
     fn data_index(&mut self, index: u32) -> Result<u32, Error<()>> {
-        let segments = &self.member.data;
+        let segments = &self.core_module.data;
         let segment = segments.get(index as usize).ok_or(Error::UserError(()))?;
         let passive = is_passive(&segment.kind);
         let before = segments.iter().take(index as usize);
@@ -247,7 +260,7 @@ impl Reencode for Renumbered<'_> {
     /// Constant expressions can refer only to imported globals, most of which are now defined in the same module. So
     /// their values are inserted.
     fn const_expr(&mut self, expression: wasmparser::ConstExpr<'_>) -> Result<ConstExpr, Error<()>> {
-        if let Some(value) = self.indices.value(&expression, self.number, self.member) {
+        if let Some(value) = self.indices.value(&expression, self.number, self.core_module) {
             return Ok(ConstExpr::i32_const(value));
         }
         let mut bytes = Vec::new();
@@ -255,7 +268,7 @@ impl Reencode for Renumbered<'_> {
             let instruction = match operator? {
                 Operator::GlobalGet { global_index }
                     if self
-                        .member
+                        .core_module
                         .item(self.number, Kind::Global, global_index)
                         .is_none_or(|item| self.indices.is_inside(item)) =>
                 {
@@ -299,35 +312,35 @@ impl<'a> Sections<'a> {
         imports: &[(Kind, Item)],
         reachable: &HashSet<Item>,
     ) -> Result<(), Error<()>> {
-        let member = renumbered.member;
-        for group in &member.types {
+        let core_module = renumbered.core_module;
+        for group in &core_module.types {
             renumbered.parse_recursive_type_group(self.types.ty(), group.clone())?;
         }
-        for (kind, item, ty) in &member.imports {
+        for (kind, item, ty) in &core_module.imports {
             let name = self.imports.len();
             if imports.get(name as usize) == Some(&(*kind, *item)) {
                 let ty: EntityType = renumbered.entity_type(*ty)?;
                 self.imports.import(IMPORTS, &name.to_string(), ty);
             }
         }
-        for ty in &member.functions {
+        for ty in &core_module.functions {
             self.functions.function(renumbered.type_index(*ty)?);
         }
-        for table in &member.tables {
+        for table in &core_module.tables {
             renumbered.parse_table(&mut self.tables, table.clone())?;
         }
-        for memory in &member.memories {
+        for memory in &core_module.memories {
             self.memories.memory(renumbered.memory_type(*memory)?);
         }
-        for global in &member.globals {
+        for global in &core_module.globals {
             renumbered.parse_global(&mut self.globals, global.clone())?;
         }
-        for segment in &member.elements {
+        for segment in &core_module.elements {
             renumbered.parse_element(&mut self.elements, segment.clone())?;
         }
-        for (definition, body) in (0..).zip(&member.bodies) {
+        for (definition, body) in (0..).zip(&core_module.bodies) {
             let item = Item::Defined {
-                member: renumbered.number,
+                core_module: renumbered.number,
                 definition,
             };
             if reachable.contains(&item) {
@@ -338,9 +351,12 @@ impl<'a> Sections<'a> {
                 self.code.function(&nothing);
             }
         }
-        let passive = member.data.iter().filter(|segment| is_passive(&segment.kind));
+        let passive = core_module
+            .data
+            .iter()
+            .filter(|segment| is_passive(&segment.kind));
         self.passive_data.extend(passive.map(|segment| segment.data));
-        for (memory, offset, data) in member.active_data() {
+        for (memory, offset, data) in core_module.active_data() {
             let (memory, offset) = (
                 renumbered.memory_index(memory)?,
                 renumbered.const_expr(offset.clone())?,

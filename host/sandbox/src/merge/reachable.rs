@@ -2,60 +2,63 @@ use std::collections::{HashMap, HashSet};
 
 use wasmparser::{ConstExpr, ElementItems, Operator, TableInit};
 
-use super::{Item, Kind, member::Member};
+use super::{Item, Kind, core_module::CoreModule};
 
 /// Finds the functions of merged modules that can be called from other modules, through a table, or from another such
 /// function. Libraries export far more functions than are used, and the rest need not be compiled.
-pub(super) fn reachable(members: &[(usize, &Member<'_>)], exports: &[(Kind, Item)]) -> Option<HashSet<Item>> {
+pub(super) fn reachable(
+    core_modules: &[(usize, &CoreModule<'_>)],
+    exports: &[(Kind, Item)],
+) -> Option<HashSet<Item>> {
     let functions = exports.iter().filter(|(kind, _)| *kind == Kind::Function);
     let mut open: Vec<_> = functions.map(|(_, item)| *item).collect();
-    for (number, member) in members {
-        for segment in &member.elements {
+    for (number, core_module) in core_modules {
+        for segment in &core_module.elements {
             match &segment.items {
                 ElementItems::Functions(section) => {
                     for index in section.clone() {
-                        open.push(member.item(*number, Kind::Function, index.ok()?)?);
+                        open.push(core_module.item(*number, Kind::Function, index.ok()?)?);
                     }
                 }
                 ElementItems::Expressions(_, section) => {
                     for expression in section.clone() {
-                        add_references(&mut open, *number, member, &expression.ok()?)?;
+                        add_references(&mut open, *number, core_module, &expression.ok()?)?;
                     }
                 }
             }
         }
-        for global in &member.globals {
-            add_references(&mut open, *number, member, &global.init_expr)?;
+        for global in &core_module.globals {
+            add_references(&mut open, *number, core_module, &global.init_expr)?;
         }
-        for table in &member.tables {
+        for table in &core_module.tables {
             if let TableInit::Expr(expression) = &table.init {
-                add_references(&mut open, *number, member, expression)?;
+                add_references(&mut open, *number, core_module, expression)?;
             }
         }
     }
-    let members: HashMap<_, _> = members.iter().copied().collect();
+    let core_modules: HashMap<_, _> = core_modules.iter().copied().collect();
     let mut reached = HashSet::new();
     while let Some(item) = open.pop() {
         let Item::Defined {
-            member: number,
+            core_module: number,
             definition,
         } = item
         else {
             continue;
         };
-        // The module has another level, so it is not merged with `members`.
-        let Some(member) = members.get(&number) else {
+        // The module has another level, so it is not merged with `core_modules`.
+        let Some(core_module) = core_modules.get(&number) else {
             continue;
         };
         if !reached.insert(item) {
             continue;
         }
-        let body = member.bodies.get(definition as usize)?;
+        let body = core_module.bodies.get(definition as usize)?;
         for operator in body.get_operators_reader().ok()? {
             if let Operator::Call { function_index } | Operator::ReturnCall { function_index } =
                 operator.ok()?
             {
-                let called = member.item(number, Kind::Function, function_index)?;
+                let called = core_module.item(number, Kind::Function, function_index)?;
                 if !reached.contains(&called) {
                     open.push(called);
                 }
@@ -69,12 +72,12 @@ pub(super) fn reachable(members: &[(usize, &Member<'_>)], exports: &[(Kind, Item
 fn add_references(
     functions: &mut Vec<Item>,
     number: usize,
-    member: &Member<'_>,
+    core_module: &CoreModule<'_>,
     expression: &ConstExpr<'_>,
 ) -> Option<()> {
     for operator in expression.get_operators_reader() {
         if let Operator::RefFunc { function_index } = operator.ok()? {
-            functions.push(member.item(number, Kind::Function, function_index)?);
+            functions.push(core_module.item(number, Kind::Function, function_index)?);
         }
     }
     Some(())

@@ -11,7 +11,7 @@ use admittance_sandbox::{Configured, Limits, PluginConfig};
 use crate::{
     guest::{ANSWER, Answer, CONFIGURED, Guest, SCRATCH, TEXT, data},
     harness::{answer, call, config, load, load_with, request, sandbox, small},
-    shell::in_a_shell,
+    wrapper::wrapped,
 };
 
 fn verdict(response: &Response) -> String {
@@ -211,7 +211,7 @@ async fn settings_are_kept_in_a_snapshot_of_nested_components() {
     for (times, why) in [(1, None), (2, Some("instantiated twice"))] {
         let sandbox = sandbox();
         let prepared = sandbox
-            .prepare(in_a_shell(&component, times), "7", &config())
+            .prepare(wrapped(&component, times), "7", &config())
             .await
             .unwrap();
         let reason = match prepared.configured() {
@@ -230,7 +230,7 @@ async fn settings_are_kept_in_a_snapshot_of_nested_components() {
     }
     // Deeper nested components cannot be snapshotted.
     let prepared = sandbox()
-        .prepare(in_a_shell(&in_a_shell(&component, 1), 1), "7", &config())
+        .prepare(wrapped(&wrapped(&component, 1), 1), "7", &config())
         .await;
     let Configured::PerCall { reason } = prepared.unwrap().configured().clone() else {
         panic!("a component in a component in a component has a snapshot")

@@ -9,11 +9,11 @@
 
 mod guest;
 mod harness;
-mod shell;
+mod wrapper;
 
 mod calls;
 mod capabilities;
-mod kept;
+mod contract_0_1_0;
 mod loading;
 mod lookups;
 mod policies;

@@ -15,12 +15,12 @@ use crate::{
     IGNORE_LABEL,
     audit::{
         auditor::Auditor,
+        client::{Pages, Resource},
         ledger::Ledger,
-        reader::{Pages, Resource},
+        report_writer::ReportWriter,
         reports::ReportApi,
         status::AuditPass,
         watch::{self, Change},
-        writer::Writer,
     },
     metrics,
 };
@@ -38,7 +38,7 @@ impl Inner {
         let table = built.map_err(|error| error.to_string())?;
         let revision = table.revision();
         let jobs = thread::available_parallelism().map_or(1, usize::from).div_ceil(2);
-        let found = work.reader.discover(&[&*table]).await;
+        let found = work.client.discover(&[&*table]).await;
         let discovered = found.map_err(|error| error.to_string())?;
         let mut audited = ChainAudit {
             auditor: Auditor::new(vec![table], self.config.user.clone(), jobs),
@@ -83,15 +83,15 @@ impl Inner {
             work.ledger.keep_only(&numbers);
         }
         self.record_pass(&work.ledger, revision, listed, begun, is_complete);
-        if let Some(writer) = &mut work.writer {
+        if let Some(report_writer) = &mut work.report_writer {
             let compared = if is_complete {
-                writer.compare(&work.reader, &mut work.ledger).await
+                report_writer.compare(&work.client, &mut work.ledger).await
             } else {
                 Ok(())
             };
             // Reports are written after every audit, because the next one begins at once if it took longer than
             // `every`.
-            let written = writer.write(&work.reader, &mut work.ledger).await;
+            let written = report_writer.write(&work.client, &mut work.ledger).await;
             self.report(
                 REPORTS,
                 compared.and(written).err().map(|error| error.to_string()),
@@ -102,8 +102,8 @@ impl Inner {
 
     /// Writes all reports to this API from now on.
     pub(super) fn write_as(&self, reports: Option<ReportApi>, work: &mut AuditState) {
-        if work.writer.as_ref().map(|writer| writer.api) != reports {
-            work.writer = reports.map(|api| Writer::new(api, self.name.clone()));
+        if work.report_writer.as_ref().map(|report_writer| report_writer.api) != reports {
+            work.report_writer = reports.map(|api| ReportWriter::new(api, self.name.clone()));
         }
         self.status.lock().reports = reports.map(|api| api.api_version().to_owned());
     }
@@ -164,7 +164,7 @@ impl Inner {
         };
         let mut pages = Pages::of(&resource, None, self.config.page);
         let mut listed = 0;
-        while let Some(page) = pages.next(&work.reader).await? {
+        while let Some(page) = pages.next(&work.client).await? {
             listed += page.len() as u64;
             let mut requests = Vec::with_capacity(page.len());
             for object in page {
@@ -177,8 +177,8 @@ impl Inner {
         }
         work.ledger.end(number);
         if let Some(version) = pages.into_version() {
-            let (reader, sender) = (work.reader.clone(), audited.sender.clone());
-            let following = watch::follow(reader, resource, number, version, sender);
+            let (client, sender) = (work.client.clone(), audited.sender.clone());
+            let following = watch::follow(client, resource, number, version, sender);
             audited.watches.spawn(following);
         }
         Ok(listed)

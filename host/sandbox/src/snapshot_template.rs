@@ -22,34 +22,34 @@ const CORE_MODULE_SECTION: u8 = 1;
 const COMPONENT_SECTION: u8 = 4;
 
 #[derive(Debug)]
-pub(crate) struct Blank {
+pub(crate) struct SnapshotTemplate {
     /// The module or component with fillers, which is equal for snapshots that differ only in their data.
     pub(crate) bytes: Vec<u8>,
-    images: Vec<Image>,
+    memory_data: Vec<MemoryData>,
 }
 
 /// The data of a memory, extended to whole units of [`UNIT`].
 #[derive(Debug)]
-struct Image {
+struct MemoryData {
     data: Vec<u8>,
     filler: Vec<u8>,
 }
 
-impl Blank {
+impl SnapshotTemplate {
     pub(crate) fn of(snapshot: &[u8]) -> wasmparser::Result<Self> {
-        let mut images = Vec::new();
+        let mut memory_data = Vec::new();
         let bytes = if snapshot.starts_with(CORE_MODULE) {
-            module(snapshot, &mut images)?.unwrap_or_else(|| snapshot.to_vec())
+            module(snapshot, &mut memory_data)?.unwrap_or_else(|| snapshot.to_vec())
         } else {
-            component(snapshot, &mut images)?
+            component(snapshot, &mut memory_data)?
         };
-        Ok(Self { bytes, images })
+        Ok(Self { bytes, memory_data })
     }
 
     /// Replaces the compiled form's fillers by the snapshot's data; `None` if a filler does not occur exactly once.
     pub(crate) fn fill(&self, compiled: &[u8]) -> Option<Vec<u8>> {
         let mut filled = compiled.to_vec();
-        for Image { data, filler } in &self.images {
+        for MemoryData { data, filler } in &self.memory_data {
             let mut places = memmem::find_iter(compiled, filler);
             let place = places.next()?;
             if places.next().is_some() {
@@ -82,24 +82,24 @@ fn sections(bytes: &[u8]) -> wasmparser::Result<Vec<(Payload<'_>, RawSection<'_>
     Ok(sections)
 }
 
-fn component(bytes: &[u8], images: &mut Vec<Image>) -> wasmparser::Result<Vec<u8>> {
-    let mut blank = wasm_encoder::Component::new();
+fn component(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result<Vec<u8>> {
+    let mut template = wasm_encoder::Component::new();
     for (_, RawSection { id, data }) in sections(bytes)? {
         let replaced = match id {
-            CORE_MODULE_SECTION => module(data, images)?,
-            COMPONENT_SECTION => Some(component(data, images)?),
+            CORE_MODULE_SECTION => module(data, memory_data)?,
+            COMPONENT_SECTION => Some(component(data, memory_data)?),
             _ => None,
         };
-        blank.section(&RawSection {
+        template.section(&RawSection {
             id,
             data: replaced.as_deref().unwrap_or(data),
         });
     }
-    Ok(blank.finish())
+    Ok(template.finish())
 }
 
 /// Returns the module with a filler instead of its data; `None` if its data cannot be replaced.
-fn module(bytes: &[u8], images: &mut Vec<Image>) -> wasmparser::Result<Option<Vec<u8>>> {
+fn module(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result<Option<Vec<u8>>> {
     let sections = sections(bytes)?;
     let mut memories = Vec::new();
     let mut replaced = None;
@@ -133,24 +133,24 @@ fn module(bytes: &[u8], images: &mut Vec<Image>) -> wasmparser::Result<Option<Ve
     else {
         return Ok(None);
     };
-    let filler = filler(images.len(), data.len());
+    let filler = filler(memory_data.len(), data.len());
     let mut segments = DataSection::new();
     for data in passive {
         segments.passive(data.iter().copied());
     }
     segments.active(0, &ConstExpr::i32_const(start), filler.iter().copied());
-    let mut blank = wasm_encoder::Module::new();
+    let mut template = wasm_encoder::Module::new();
     for (payload, raw) in &sections {
         match payload {
-            Payload::DataSection(_) => blank.section(&segments),
-            Payload::DataCountSection { .. } => blank.section(&DataCountSection {
+            Payload::DataSection(_) => template.section(&segments),
+            Payload::DataCountSection { .. } => template.section(&DataCountSection {
                 count: segments.len(),
             }),
-            _ => blank.section(raw),
+            _ => template.section(raw),
         };
     }
-    images.push(Image { data, filler });
-    Ok(Some(blank.finish()))
+    memory_data.push(MemoryData { data, filler });
+    Ok(Some(template.finish()))
 }
 
 /// The data section of a module.
@@ -246,13 +246,13 @@ mod tests {
             let text = format!(
                 "(component (core module (memory 3) (func (export \"f\") (data.drop 0)) (data \"\") {data}))"
             );
-            Blank::of(&wat(&text)).unwrap()
+            SnapshotTemplate::of(&wat(&text)).unwrap()
         };
         let one = snapshot(r#"(data (i32.const 16) "one") (data (i32.const 17) "x")"#);
         let other = snapshot(r#"(data (i32.const 60000) "another")"#);
         assert_eq!(one.bytes, other.bytes);
         assert_ne!(one.bytes, snapshot(r#"(data (i32.const 65535) "ab")"#).bytes);
-        let image = &one.images[0];
+        let image = &one.memory_data[0];
         assert_eq!((image.data.len(), &image.data[16..20]), (65_536, &b"oxe\0"[..]));
     }
 
@@ -261,15 +261,15 @@ mod tests {
         let text = r#"(component
             (core module (memory 1) (data (i32.const 0) "first"))
             (component (core module (memory 1) (data (i32.const 9) "second"))))"#;
-        let blank = Blank::of(&wat(text)).unwrap();
-        let compiled = [b"code".as_slice(), &blank.bytes, b"more"].concat();
-        let filled = blank.fill(&compiled).unwrap();
+        let template = SnapshotTemplate::of(&wat(text)).unwrap();
+        let compiled = [b"code".as_slice(), &template.bytes, b"more"].concat();
+        let filled = template.fill(&compiled).unwrap();
         assert_eq!(filled.len(), compiled.len());
         for words in [&b"first\0"[..], b"\0second\0", b"code", b"more"] {
             assert_eq!(memmem::find_iter(&filled, words).count(), 1);
         }
-        assert!(blank.fill(&[&compiled[..], &compiled].concat()).is_none());
-        assert!(blank.fill(b"none").is_none());
+        assert!(template.fill(&[&compiled[..], &compiled].concat()).is_none());
+        assert!(template.fill(b"none").is_none());
     }
 
     #[test]
@@ -290,9 +290,12 @@ mod tests {
                 format!("(component (core module {module}))"),
                 format!("(module {module})"),
             ] {
-                let blank = Blank::of(&wat(&text)).unwrap();
-                assert!(blank.images.is_empty() && blank.bytes == wat(&text), "{text}");
-                assert_eq!(blank.fill(b"code").unwrap(), b"code");
+                let template = SnapshotTemplate::of(&wat(&text)).unwrap();
+                assert!(
+                    template.memory_data.is_empty() && template.bytes == wat(&text),
+                    "{text}"
+                );
+                assert_eq!(template.fill(b"code").unwrap(), b"code");
             }
         }
     }

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use crate::harness::{config, sandbox_with};
 
 /// The plugin's file; `contract-0.1.0.md` in the same directory describes it.
-const KEPT: &str = concat!(
+const PLUGIN_0_1_0: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../tests/guests/contract-0.1.0.wasm"
 );
@@ -62,7 +62,7 @@ fn endpoints(node: &str) -> Request {
 
 #[tokio::test]
 async fn a_plugin_of_the_contract_0_1_0_runs_unchanged() {
-    let module = std::fs::read(KEPT).unwrap();
+    let module = std::fs::read(PLUGIN_0_1_0).unwrap();
     let sandbox = sandbox_with(|config| config.cluster = Some(Arc::new(Nodes)));
     let inspected = sandbox.inspect(module.clone()).await.unwrap();
     assert_eq!(inspected.contract.as_deref(), Some("0.1.0"));

@@ -6,7 +6,7 @@ use wasmparser::{
 use super::{Item, Kind, PerKind};
 
 #[derive(Default)]
-pub(super) struct Member<'a> {
+pub(super) struct CoreModule<'a> {
     /// The highest level among the imported items, which is also the level of the module.
     pub(super) level: usize,
     pub(super) types: Vec<RecGroup>,
@@ -23,35 +23,35 @@ pub(super) struct Member<'a> {
     pub(super) bodies: Vec<FunctionBody<'a>>,
 }
 
-impl<'a> Member<'a> {
+impl<'a> CoreModule<'a> {
     /// Reads a module; `None` if it contains anything that cannot be merged.
     pub(super) fn of(module: &'a [u8], find: impl Fn(&str, &str) -> Option<(Kind, Item)>) -> Option<Self> {
-        let mut member = Self::default();
+        let mut core_module = Self::default();
         for payload in Parser::new(0).parse_all(module) {
             match payload.ok()? {
-                Payload::TypeSection(section) => member.types = all(section)?,
+                Payload::TypeSection(section) => core_module.types = all(section)?,
                 Payload::ImportSection(section) => {
                     for import in section.into_imports() {
                         let import = import.ok()?;
                         let (kind, item) = find(import.module, import.name)?;
-                        member.imports.push((kind, item, import.ty));
-                        member.imported.of_mut(kind).push(item);
+                        core_module.imports.push((kind, item, import.ty));
+                        core_module.imported.of_mut(kind).push(item);
                     }
                 }
-                Payload::FunctionSection(section) => member.functions = all(section)?,
-                Payload::TableSection(section) => member.tables = all(section)?,
-                Payload::MemorySection(section) => member.memories = all(section)?,
-                Payload::GlobalSection(section) => member.globals = all(section)?,
-                Payload::ExportSection(section) => member.exports = all(section)?,
-                Payload::ElementSection(section) => member.elements = all(section)?,
-                Payload::DataSection(section) => member.data = all(section)?,
-                Payload::CodeSectionEntry(body) => member.bodies.push(body),
+                Payload::FunctionSection(section) => core_module.functions = all(section)?,
+                Payload::TableSection(section) => core_module.tables = all(section)?,
+                Payload::MemorySection(section) => core_module.memories = all(section)?,
+                Payload::GlobalSection(section) => core_module.globals = all(section)?,
+                Payload::ExportSection(section) => core_module.exports = all(section)?,
+                Payload::ElementSection(section) => core_module.elements = all(section)?,
+                Payload::DataSection(section) => core_module.data = all(section)?,
+                Payload::CodeSectionEntry(body) => core_module.bodies.push(body),
                 // The component is a snapshot, in which start functions have already run, so no module should have one.
                 Payload::StartSection { .. } | Payload::TagSection(_) => return None,
                 _ => {}
             }
         }
-        Some(member)
+        Some(core_module)
     }
 
     /// Returns the item that an index of the module `number` refers to.
@@ -61,7 +61,7 @@ impl<'a> Member<'a> {
             return Some(*item);
         }
         Some(Item::Defined {
-            member: number,
+            core_module: number,
             definition: index.checked_sub(u32::try_from(imported.len()).ok()?)?,
         })
     }

@@ -6,13 +6,13 @@ use wasmparser::{
     ComponentType, ElementKind, Instance, Parser, Payload,
 };
 
-use super::{Item, Kind, PerKind, member::Member};
+use super::{Item, Kind, PerKind, core_module::CoreModule};
 
 /// The parts of a component.
 #[derive(Default)]
-pub(super) struct Parts<'a> {
+pub(super) struct ParsedComponent<'a> {
     modules: Vec<&'a [u8]>,
-    pub(super) members: Vec<Member<'a>>,
+    pub(super) core_modules: Vec<CoreModule<'a>>,
     pub(super) canonicals: Vec<Canonical>,
     instances: Vec<HashMap<&'a str, (Kind, Item)>>,
     /// The core index spaces of the component.
@@ -35,9 +35,9 @@ pub(super) enum OtherPart<'a> {
     Lifts(Vec<CanonicalFunction>),
 }
 
-impl<'a> Parts<'a> {
+impl<'a> ParsedComponent<'a> {
     pub(super) fn of(component: &'a [u8]) -> Option<Self> {
-        let mut parts = Self::default();
+        let mut parsed = Self::default();
         let mut depth = 0_u32;
         for payload in Parser::new(0).parse_all(component) {
             let payload = payload.ok()?;
@@ -48,10 +48,10 @@ impl<'a> Parts<'a> {
             }
             if let (1, Some((id, range))) = (depth, payload.as_section()) {
                 let data = component.get(range)?;
-                parts.section(payload, RawSection { id, data })?;
+                parsed.section(payload, RawSection { id, data })?;
             }
         }
-        Some(parts)
+        Some(parsed)
     }
 
     fn section(&mut self, payload: Payload<'a>, raw: RawSection<'a>) -> Option<()> {
@@ -129,23 +129,23 @@ impl<'a> Parts<'a> {
             Instance::Instantiate { module_index, args } => {
                 let module = *self.modules.get(*module_index as usize)?;
                 let arguments: HashMap<_, _> = args.iter().map(|arg| (arg.name, arg.index)).collect();
-                let number = self.members.len();
-                let mut member = Member::of(module, |instance, name| {
+                let number = self.core_modules.len();
+                let mut core_module = CoreModule::of(module, |instance, name| {
                     let instance = self.instances.get(*arguments.get(instance)? as usize)?;
                     instance.get(name).copied()
                 })?;
-                let imports = member.imports.iter().map(|(_, item, _)| self.level(*item));
-                member.level = imports
+                let imports = core_module.imports.iter().map(|(_, item, _)| self.level(*item));
+                core_module.level = imports
                     .collect::<Option<Vec<_>>>()?
                     .into_iter()
                     .max()
                     .unwrap_or(0);
-                let items = member.exports.iter().map(|export| {
+                let items = core_module.exports.iter().map(|export| {
                     let kind = Kind::of(export.kind)?;
-                    Some((export.name, (kind, member.item(number, kind, export.index)?)))
+                    Some((export.name, (kind, core_module.item(number, kind, export.index)?)))
                 });
                 let exports = items.collect();
-                self.members.push(member);
+                self.core_modules.push(core_module);
                 exports
             }
         }
@@ -230,16 +230,23 @@ impl<'a> Parts<'a> {
     pub(super) fn level(&self, item: Item) -> Option<usize> {
         match item {
             Item::Canonical(number) => self.canonicals.get(number).map(|canonical| canonical.level),
-            Item::Defined { member, .. } => self.members.get(member).map(|member| member.level),
+            Item::Defined { core_module, .. } => self
+                .core_modules
+                .get(core_module)
+                .map(|core_module| core_module.level),
         }
     }
 
     pub(super) fn levels(&self) -> Vec<Vec<usize>> {
         let mut levels = Vec::new();
-        let last = self.members.iter().map(|member| member.level).max();
+        let last = self
+            .core_modules
+            .iter()
+            .map(|core_module| core_module.level)
+            .max();
         levels.resize(last.map_or(0, |last| last + 1), Vec::new());
-        for (number, member) in self.members.iter().enumerate() {
-            if let Some(level) = levels.get_mut(member.level) {
+        for (number, core_module) in self.core_modules.iter().enumerate() {
+            if let Some(level) = levels.get_mut(core_module.level) {
                 level.push(number);
             }
         }
@@ -249,21 +256,24 @@ impl<'a> Parts<'a> {
     /// Returns whether instantiating one level after the other writes overlapping segments in the same order as before.
     pub(super) fn keeps_order(&self) -> bool {
         let mut last = HashMap::new();
-        self.members.iter().enumerate().all(|(number, member)| {
-            let tables = member.elements.iter().filter_map(|segment| match segment.kind {
-                ElementKind::Active { table_index, .. } => {
-                    member.item(number, Kind::Table, table_index.unwrap_or(0))
-                }
-                _ => None,
-            });
-            let memories = member
+        self.core_modules.iter().enumerate().all(|(number, core_module)| {
+            let tables = core_module
+                .elements
+                .iter()
+                .filter_map(|segment| match segment.kind {
+                    ElementKind::Active { table_index, .. } => {
+                        core_module.item(number, Kind::Table, table_index.unwrap_or(0))
+                    }
+                    _ => None,
+                });
+            let memories = core_module
                 .active_data()
-                .filter_map(|(memory, ..)| member.item(number, Kind::Memory, memory));
+                .filter_map(|(memory, ..)| core_module.item(number, Kind::Memory, memory));
             let tables = tables.map(|item| (Kind::Table, item));
             let mut written = tables.chain(memories.map(|item| (Kind::Memory, item)));
             written.all(|written| {
-                let before = last.insert(written, member.level);
-                before.is_none_or(|before| before <= member.level)
+                let before = last.insert(written, core_module.level);
+                before.is_none_or(|before| before <= core_module.level)
             })
         })
     }

@@ -11,8 +11,8 @@ use http::{Method, StatusCode};
 use serde::Deserialize;
 
 use super::{
+    client::{AuditClient, content, page_query},
     ledger::Ledger,
-    reader::{Reader, content, page_query},
     reports::{MANAGED_BY, ReportApi},
 };
 use crate::metrics;
@@ -23,7 +23,7 @@ const PAGE: u32 = 100;
 
 /// Writes reports with this name, while this replica is the leader and the API server serves this API of reports.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct ReportWriter {
     pub(super) api: ReportApi,
     name: String,
     written: HashMap<Option<String>, u64>,
@@ -54,7 +54,7 @@ struct Metadata {
     namespace: Option<String>,
 }
 
-impl Writer {
+impl ReportWriter {
     pub(super) fn new(api: ReportApi, name: String) -> Self {
         Self {
             api,
@@ -65,10 +65,14 @@ impl Writer {
 
     /// Writes outdated reports, and removes reports without findings. Returns the first error. Reports that were not
     /// written, even because the future was dropped, stay outdated and are written the next time.
-    pub(super) async fn write(&mut self, reader: &Reader, ledger: &mut Ledger) -> Result<(), AnswerError> {
+    pub(super) async fn write(
+        &mut self,
+        client: &AuditClient,
+        ledger: &mut Ledger,
+    ) -> Result<(), AnswerError> {
         let mut result = Ok(());
         for namespace in ledger.changed() {
-            match self.write_one(reader, ledger, &namespace).await {
+            match self.write_one(client, ledger, &namespace).await {
                 Ok(()) => ledger.mark_written(&namespace),
                 Err(error) => result = result.and(Err(error)),
             }
@@ -78,14 +82,14 @@ impl Writer {
 
     async fn write_one(
         &mut self,
-        reader: &Reader,
+        client: &AuditClient,
         ledger: &Ledger,
         namespace: &Option<String>,
     ) -> Result<(), AnswerError> {
         let shard = ledger.shard(namespace).filter(|_| ledger.has_findings(namespace));
         let Some(shard) = shard else {
             return if self.written.contains_key(namespace) {
-                self.remove(reader, namespace).await
+                self.remove(client, namespace).await
             } else {
                 Ok(())
             };
@@ -101,7 +105,7 @@ impl Writer {
         }
         let path = self.api.path_of(place, &self.name);
         let query = format!("{path}?fieldManager=admittance&force=true");
-        let sent = reader.send(Method::PATCH, &query, Some((APPLY, Bytes::from(document))));
+        let sent = client.send(Method::PATCH, &query, Some((APPLY, Bytes::from(document))));
         let written = match sent.await {
             // The namespace was deleted.
             Ok(answer) if answer.status == StatusCode::NOT_FOUND => return Ok(()),
@@ -115,9 +119,9 @@ impl Writer {
         Ok(())
     }
 
-    async fn remove(&mut self, reader: &Reader, namespace: &Option<String>) -> Result<(), AnswerError> {
+    async fn remove(&mut self, client: &AuditClient, namespace: &Option<String>) -> Result<(), AnswerError> {
         let path = self.api.path_of(namespace.as_deref(), &self.name);
-        let removed = match reader.send(Method::DELETE, &path, None).await {
+        let removed = match client.send(Method::DELETE, &path, None).await {
             Ok(answer) => answer.found(&path).map(drop),
             Err(error) => Err(error),
         };
@@ -129,7 +133,11 @@ impl Writer {
 
     /// Compares the ledger with the reports in the cluster: deletes reports without findings, such as a previous
     /// leader's, and marks missing ones as outdated.
-    pub(super) async fn compare(&mut self, reader: &Reader, ledger: &mut Ledger) -> Result<(), AnswerError> {
+    pub(super) async fn compare(
+        &mut self,
+        client: &AuditClient,
+        ledger: &mut Ledger,
+    ) -> Result<(), AnswerError> {
         let mut reported = HashSet::new();
         for is_namespaced in [true, false] {
             let path = self.api.path(is_namespaced);
@@ -138,7 +146,7 @@ impl Writer {
             loop {
                 let page = page_query(PAGE, &token);
                 let query = format!("{path}?labelSelector={label}%3D{value}&{page}");
-                let Some(body) = reader.get(&query).await?.found(&path)? else {
+                let Some(body) = client.get(&query).await?.found(&path)? else {
                     break;
                 };
                 let page: Reports = serde_json::from_slice(&body).map_err(|error| content(&path, &error))?;
@@ -160,7 +168,7 @@ impl Writer {
         });
         for namespace in reported {
             if !ledger.has_findings(&namespace) {
-                self.remove(reader, &namespace).await?;
+                self.remove(client, &namespace).await?;
             }
         }
         Ok(())

@@ -27,8 +27,8 @@ impl Defined {
 }
 
 /// Wraps a component in one that instantiates it `times` times, and exports the last instance.
-pub(crate) fn in_a_shell(inner: &[u8], times: usize) -> Vec<u8> {
-    let mut shell = Component::new();
+pub(crate) fn wrapped(inner: &[u8], times: usize) -> Vec<u8> {
+    let mut wrapper = Component::new();
     let mut defined = Defined::default();
     let (mut arguments, mut names) = (Vec::new(), Vec::new());
     let (mut depth, mut is_in_imports) = (0, true);
@@ -44,7 +44,7 @@ pub(crate) fn in_a_shell(inner: &[u8], times: usize) -> Vec<u8> {
             continue;
         }
         if let (true, Some((id, range))) = (is_in_imports, payload.as_section()) {
-            shell.section(&RawSection {
+            wrapper.section(&RawSection {
                 id,
                 data: &inner[range],
             });
@@ -76,7 +76,7 @@ pub(crate) fn in_a_shell(inner: &[u8], times: usize) -> Vec<u8> {
         }
     }
     let id = wasm_encoder::ComponentSectionId::Component as u8;
-    shell.section(&RawSection { id, data: inner });
+    wrapper.section(&RawSection { id, data: inner });
     let mut instances = ComponentInstanceSection::new();
     for _ in 0..times {
         let arguments = arguments
@@ -84,14 +84,14 @@ pub(crate) fn in_a_shell(inner: &[u8], times: usize) -> Vec<u8> {
             .map(|(name, kind, index)| (name.as_str(), *kind, *index));
         instances.instantiate(0, arguments);
     }
-    shell.section(&instances);
+    wrapper.section(&instances);
     let instance = defined.instances + instances.len() - 1;
     for (name, index) in names.iter().zip((defined.functions..).step_by(2)) {
         let kind = ComponentExportKind::Func;
         let (mut aliases, mut exports) = (ComponentAliasSection::new(), ComponentExportSection::new());
         aliases.alias(Alias::InstanceExport { instance, kind, name });
         exports.export(name.as_str(), kind, index, None);
-        shell.section(&aliases).section(&exports);
+        wrapper.section(&aliases).section(&exports);
     }
-    shell.finish()
+    wrapper.finish()
 }

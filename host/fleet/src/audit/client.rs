@@ -138,7 +138,7 @@ struct ApiResource {
 
 /// Sends the requests of an audit to the API server at a limited rate.
 #[derive(Debug)]
-pub struct Reader {
+pub struct AuditClient {
     cluster: Cluster,
     pace: Mutex<Interval>,
 }
@@ -152,7 +152,7 @@ pub struct DiscoveredResources {
     pub reports: Option<ReportApi>,
 }
 
-impl Reader {
+impl AuditClient {
     pub fn new(cluster: Cluster, per_second: u32) -> Self {
         let mut pace = tokio::time::interval(Duration::from_secs(1) / per_second.max(1));
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -346,11 +346,11 @@ impl Pages {
     }
 
     /// Reads the next page; `None` after the last page.
-    pub async fn next(&mut self, reader: &Reader) -> Result<Option<Vec<Object>>, AnswerError> {
+    pub async fn next(&mut self, client: &AuditClient) -> Result<Option<Vec<Object>>, AnswerError> {
         let Some(token) = self.next.take() else {
             return Ok(None);
         };
-        let answer = self.page(&token, reader).await?;
+        let answer = self.page(&token, client).await?;
         let Some(body) = answer.found(&self.path)? else {
             // The resource was removed during the audit.
             return Ok(None);
@@ -366,9 +366,9 @@ impl Pages {
 
     /// Reads a page, with fewer objects if the page exceeds the size limit. If the API server no longer has the list's
     /// state (410), continues with the present state.
-    async fn page(&mut self, token: &str, reader: &Reader) -> Result<Answer, AnswerError> {
+    async fn page(&mut self, token: &str, client: &AuditClient) -> Result<Answer, AnswerError> {
         let answer = loop {
-            match reader.get(&self.query(token)).await {
+            match client.get(&self.query(token)).await {
                 Err(AnswerError::TooLarge { .. }) if self.size > 1 => self.size /= 2,
                 answer => break answer?,
             }
@@ -377,7 +377,7 @@ impl Pages {
             return Ok(answer);
         }
         let token = token_of(&answer.body).ok_or_else(|| answer.error(&self.path))?;
-        reader.get(&self.query(&token)).await
+        client.get(&self.query(&token)).await
     }
 
     fn query(&self, token: &str) -> String {
@@ -407,8 +407,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns a reader for the address of an API server that does not exist.
-    async fn reader(per_second: u32) -> Reader {
+    /// Returns a client for the address of an API server that does not exist.
+    async fn client(per_second: u32) -> AuditClient {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kubeconfig");
         let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
@@ -420,24 +420,24 @@ mod tests {
             context: None,
         };
         let cluster = Cluster::connect(&ClusterConfig { source }).await.unwrap();
-        Reader::new(cluster, per_second)
+        AuditClient::new(cluster, per_second)
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_rate_limit_holds_after_a_pause() {
-        let reader = reader(20).await;
+        let client = client(20).await;
         let begun = Instant::now();
         for number in 0..=20 {
-            reader.wait_for_turn().await;
+            client.wait_for_turn().await;
             assert_eq!(begun.elapsed(), Duration::from_millis(50) * number);
         }
         // Unused requests of a pause do not accumulate.
         advance(Duration::from_secs(10)).await;
         let begun = Instant::now();
         tokio::join!(
-            reader.wait_for_turn(),
-            reader.wait_for_turn(),
-            reader.wait_for_turn()
+            client.wait_for_turn(),
+            client.wait_for_turn(),
+            client.wait_for_turn()
         );
         assert_eq!(begun.elapsed(), Duration::from_millis(100));
     }

@@ -5,30 +5,30 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The maximum number of concurrent compilations during serving: 2, so that a long one does not delay all others.
-const TURNS: usize = 2;
+const PERMITS: usize = 2;
 
 /// Limits concurrent compilations once requests are served.
-pub(crate) struct Background {
+pub(crate) struct CompilationLimit {
     /// The compilation thread, if modules are compiled in this process. The cell is set when serving starts.
     begun: OnceLock<Option<Arc<ThreadPool>>>,
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
-pub(crate) struct Turn {
+pub(crate) struct CompilationPermit {
     pool: Option<Arc<ThreadPool>>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Default for Background {
+impl Default for CompilationLimit {
     fn default() -> Self {
         Self {
             begun: OnceLock::new(),
-            turns: Arc::new(Semaphore::new(TURNS)),
+            permits: Arc::new(Semaphore::new(PERMITS)),
         }
     }
 }
 
-impl Background {
+impl CompilationLimit {
     /// Starts limiting compilations. If they run in this process, starts their thread.
     pub(crate) fn begin(&self, in_process: bool) {
         self.begun
@@ -36,10 +36,10 @@ impl Background {
     }
 
     /// Waits for a permit to compile; `None` before serving starts, when compilations are not limited.
-    pub(crate) async fn turn(&self) -> Option<Turn> {
+    pub(crate) async fn acquire(&self) -> Option<CompilationPermit> {
         let pool = self.begun.get()?.clone();
-        let permit = self.turns.clone().acquire_owned().await.ok()?;
-        Some(Turn {
+        let permit = self.permits.clone().acquire_owned().await.ok()?;
+        Some(CompilationPermit {
             pool,
             _permit: permit,
         })
@@ -58,7 +58,7 @@ fn pool() -> Option<ThreadPool> {
     pool.ok()
 }
 
-impl Turn {
+impl CompilationPermit {
     /// Runs the work on the compilation thread, if there is one, so that the compiler uses no other thread.
     pub(crate) fn run<T: Send>(self, work: impl FnOnce() -> T + Send) -> T {
         match &self.pool {
@@ -79,12 +79,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_background_compilation_uses_one_thread() {
-        let background = Background::default();
-        assert!(background.turn().await.is_none());
-        background.begin(true);
-        background.begin(true);
-        let turn = background.turn().await.unwrap();
-        let names = turn.run(|| {
+        let compilation_limit = CompilationLimit::default();
+        assert!(compilation_limit.acquire().await.is_none());
+        compilation_limit.begin(true);
+        compilation_limit.begin(true);
+        let permit = compilation_limit.acquire().await.unwrap();
+        let names = permit.run(|| {
             let name = |_| thread::current().name().unwrap_or_default().to_owned();
             (0..64)
                 .into_par_iter()
@@ -96,13 +96,13 @@ mod tests {
 
     #[tokio::test]
     async fn the_number_of_background_compilations_is_limited() {
-        let background = Background::default();
-        background.begin(false);
+        let compilation_limit = CompilationLimit::default();
+        compilation_limit.begin(false);
         let mut first = Vec::new();
-        for _ in 0..TURNS {
-            first.push(background.turn().await);
+        for _ in 0..PERMITS {
+            first.push(compilation_limit.acquire().await);
         }
-        let mut next = std::pin::pin!(background.turn());
+        let mut next = std::pin::pin!(compilation_limit.acquire());
         assert!(timeout(Duration::ZERO, next.as_mut()).await.is_err());
         first.pop();
         assert!(next.await.is_some());
