@@ -20,7 +20,7 @@ pub struct UnknownKeyword {
 
 impl UnknownKeyword {
     /// Creates the error for this text.
-    pub fn of<W: Keyword>(text: &str) -> Self {
+    pub fn new<W: Keyword>(text: &str) -> Self {
         Self {
             what: W::ENUM_NAME,
             text: text.to_owned(),
@@ -62,7 +62,7 @@ macro_rules! keywords {
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 let word = Self::ALL.into_iter().find(|word| word.as_str() == text);
-                word.ok_or_else(|| $crate::UnknownKeyword::of::<Self>(text))
+                word.ok_or_else(|| $crate::UnknownKeyword::new::<Self>(text))
             }
         }
 

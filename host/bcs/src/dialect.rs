@@ -176,7 +176,7 @@ impl Dialect for Bcs {
 
     fn classify(&self, head: &Parts) -> Class {
         let raw = head.uri.path();
-        let readings = PathReadings::of(raw);
+        let readings = PathReadings::new(raw);
         let is_own = readings.iter().any(is_own);
         // Hooks are bypassed only if the driver just forwards the request, whichever way its path is read.
         let is_forwarded = is_own && is_forwarded(raw) && readings.iter().all(is_forwarded);

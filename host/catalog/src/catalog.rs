@@ -211,7 +211,7 @@ impl Inner {
         let source = {
             let reference = reference.clone();
             // This blocks: the path of a file is followed through symbolic links.
-            on_disk(move || Source::of(&reference)).await??
+            on_disk(move || Source::from_reference(&reference)).await??
         };
         let requirement = self.signatures.requirement(reference, &source)?;
         Ok(requirement.map(|requirement| Rule { source, requirement }))

@@ -21,7 +21,7 @@ pub(crate) fn word<W: Keyword + Send + Sync>() -> impl TypedValueParser<Value = 
             .find(|(word, _)| word.eq_ignore_ascii_case(&text));
         found
             .map(|(_, value)| *value)
-            .ok_or_else(|| UnknownKeyword::of::<W>(&text))
+            .ok_or_else(|| UnknownKeyword::new::<W>(&text))
     })
 }
 

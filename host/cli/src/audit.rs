@@ -132,7 +132,7 @@ async fn audit_cluster(
     let shown = spinner();
     for resource in resources {
         shown.set_message(resource.name());
-        let mut pages = Pages::of(&resource, arguments.namespace.as_deref(), arguments.page);
+        let mut pages = Pages::new(&resource, arguments.namespace.as_deref(), arguments.page);
         loop {
             match pages.next(&client).await {
                 Ok(Some(objects)) => {

@@ -71,7 +71,7 @@ impl Dialect for KubernetesApi {
     }
 
     fn classify(&self, head: &Parts) -> Class {
-        let target = match Target::of(head.uri.path()) {
+        let target = match Target::parse(head.uri.path()) {
             Ok(Target::Resource(target)) => target,
             Ok(Target::Other) => return Class::Pass,
             Err(rejection) => return Class::Refuse(rejection),

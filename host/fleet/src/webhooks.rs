@@ -344,6 +344,6 @@ impl Inner {
             }
         }
         state.unregistered = unregistered;
-        RegisteredWebhook::of(&chains, &self.registration, self.limit)
+        RegisteredWebhook::for_all_chains(&chains, &self.registration, self.limit)
     }
 }

@@ -26,7 +26,7 @@ mod tests;
 /// Merges the core modules of a component. It must be a snapshot, in which start functions have already run. Returns
 /// `None` if the modules cannot be merged, or are merged already.
 pub(crate) fn merge(component: &[u8]) -> Option<Vec<u8>> {
-    let parsed = ParsedComponent::of(component)?;
+    let parsed = ParsedComponent::parse(component)?;
     let levels = parsed.levels();
     if parsed.core_modules.len() <= levels.len() || !parsed.keeps_order() {
         return None;

@@ -312,7 +312,7 @@ impl Preparation {
         shared: &SharedModule,
     ) -> Result<Bytes, Error> {
         // The compiler reports the error of a snapshot that cannot be parsed.
-        let Ok(template) = SnapshotTemplate::of(&snapshot) else {
+        let Ok(template) = SnapshotTemplate::new(&snapshot) else {
             return self.compile(snapshot, Effort::Full).await;
         };
         let digest = Digest::of(&template.bytes);

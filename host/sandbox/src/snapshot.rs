@@ -46,7 +46,7 @@ struct Section<'a> {
     instance: Option<u32>,
 }
 
-/// A component that is nested in a shell.
+/// A component that is nested in a wrapper component.
 struct Nested {
     section: usize,
     index: u32,
@@ -57,7 +57,7 @@ impl<'a> Instrumented<'a> {
     /// Instruments a component, and also returns its new bytes. The error is the reason why it cannot be instrumented.
     pub(crate) fn new(component: &'a [u8]) -> Result<(Self, Vec<u8>), String> {
         let wizer = Wizer::new();
-        let wrapper = WrapperComponent::of(component)?;
+        let wrapper = WrapperComponent::parse(component)?;
         let contents = match &wrapper {
             Some(wrapper) => wrapper.parts().collect(),
             None => vec![component],
@@ -164,14 +164,14 @@ impl KeptMemory {
 
 static ZEROS: [u8; PAGE] = [0; PAGE];
 
-/// Returns the name of the shell's export that gives access to a part.
+/// Returns the name of the wrapper's export that gives access to a part.
 fn access_to(part: usize) -> String {
     format!("{ACCESS}{part}")
 }
 
 impl<'a> WrapperComponent<'a> {
-    /// Reads the shell of a component; `None` if the component itself has modules, or if none is nested.
-    fn of(component: &'a [u8]) -> Result<Option<Self>, String> {
+    /// Reads the wrapper in a component; `None` if the component itself has modules, or if none is nested.
+    fn parse(component: &'a [u8]) -> Result<Option<Self>, String> {
         let mut scan = Scan::default();
         let mut depth = 0_u32;
         for payload in Parser::new(0).parse_all(component) {
@@ -253,7 +253,7 @@ impl<'a> WrapperComponent<'a> {
     }
 }
 
-/// The state while reading a component that may be a shell.
+/// The state while reading a component that may be a wrapper.
 #[derive(Default)]
 struct Scan<'a> {
     wrapper: WrapperComponent<'a>,

@@ -36,7 +36,7 @@ struct MemoryData {
 }
 
 impl SnapshotTemplate {
-    pub(crate) fn of(snapshot: &[u8]) -> wasmparser::Result<Self> {
+    pub(crate) fn new(snapshot: &[u8]) -> wasmparser::Result<Self> {
         let mut memory_data = Vec::new();
         let bytes = if snapshot.starts_with(CORE_MODULE) {
             module(snapshot, &mut memory_data)?.unwrap_or_else(|| snapshot.to_vec())
@@ -120,7 +120,7 @@ fn module(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result
                 let [memory] = memories.as_slice() else {
                     return Ok(None);
                 };
-                replaced = Data::of(memory, section)?;
+                replaced = Data::read(memory, section)?;
             }
             _ => {}
         }
@@ -163,7 +163,7 @@ struct Data<'a> {
 
 impl<'a> Data<'a> {
     /// Reads the data section; `None` if the data is sparse, or if an offset is not a constant.
-    fn of(memory: &MemoryType, section: &DataSectionReader<'a>) -> wasmparser::Result<Option<Self>> {
+    fn read(memory: &MemoryType, section: &DataSectionReader<'a>) -> wasmparser::Result<Option<Self>> {
         if memory.memory64 || memory.page_size_log2.is_some() {
             return Ok(None);
         }
@@ -246,7 +246,7 @@ mod tests {
             let text = format!(
                 "(component (core module (memory 3) (func (export \"f\") (data.drop 0)) (data \"\") {data}))"
             );
-            SnapshotTemplate::of(&wat(&text)).unwrap()
+            SnapshotTemplate::new(&wat(&text)).unwrap()
         };
         let one = snapshot(r#"(data (i32.const 16) "one") (data (i32.const 17) "x")"#);
         let other = snapshot(r#"(data (i32.const 60000) "another")"#);
@@ -261,7 +261,7 @@ mod tests {
         let text = r#"(component
             (core module (memory 1) (data (i32.const 0) "first"))
             (component (core module (memory 1) (data (i32.const 9) "second"))))"#;
-        let template = SnapshotTemplate::of(&wat(text)).unwrap();
+        let template = SnapshotTemplate::new(&wat(text)).unwrap();
         let compiled = [b"code".as_slice(), &template.bytes, b"more"].concat();
         let filled = template.fill(&compiled).unwrap();
         assert_eq!(filled.len(), compiled.len());
@@ -290,7 +290,7 @@ mod tests {
                 format!("(component (core module {module}))"),
                 format!("(module {module})"),
             ] {
-                let template = SnapshotTemplate::of(&wat(&text)).unwrap();
+                let template = SnapshotTemplate::new(&wat(&text)).unwrap();
                 assert!(
                     template.memory_data.is_empty() && template.bytes == wat(&text),
                     "{text}"

@@ -34,8 +34,8 @@ pub fn references(input: &[u8]) {
     if matches!(reference, ModuleReference::File(_)) {
         return;
     }
-    if let (Ok(source), Some(pattern)) = (Source::of(&reference), pattern) {
-        let again = Source::of(&reference.to_string().parse().expect("it was read before"));
+    if let (Ok(source), Some(pattern)) = (Source::from_reference(&reference), pattern) {
+        let again = Source::from_reference(&reference.to_string().parse().expect("it was read before"));
         assert_eq!(again.expect("it was understood before"), source);
         let all: SourcePattern = "**".parse().expect("the pattern of everything");
         assert!(all.matches(&source));

@@ -28,7 +28,7 @@ pub struct InvalidHttpOrigin;
 
 impl HttpOrigin {
     /// Returns the origin of an https URL, or of an http URL with a loopback address; `None` for other URLs.
-    pub fn of(url: &Url) -> Option<Self> {
+    pub fn from_url(url: &Url) -> Option<Self> {
         let is_loopback = || match url.host() {
             Some(Host::Ipv4(address)) => address.is_loopback(),
             Some(Host::Ipv6(address)) => address.is_loopback(),
@@ -68,7 +68,7 @@ impl FromStr for HttpOrigin {
             && url.fragment().is_none()
             && url.username().is_empty()
             && url.password().is_none();
-        Self::of(&url).filter(|_| is_bare).ok_or(InvalidHttpOrigin)
+        Self::from_url(&url).filter(|_| is_bare).ok_or(InvalidHttpOrigin)
     }
 }
 
@@ -246,7 +246,7 @@ impl HttpRequest {
         }
         let invalid = |why: &str| HttpError::Invalid(format!("`{text}` {why}"));
         let url = Url::parse(text).map_err(|error| invalid(&format!("is not a valid URL: {error}")))?;
-        let origin = HttpOrigin::of(&url)
+        let origin = HttpOrigin::from_url(&url)
             .ok_or_else(|| invalid("is neither an https URL, nor an http URL of a loopback address"))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(HttpError::Invalid(

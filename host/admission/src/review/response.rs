@@ -66,7 +66,7 @@ impl<'a> RefusalStatus<'a> {
     }
 
     /// Creates the status of a refusal, with the details of its denial.
-    pub fn of(refusal: &'a Refusal) -> Self {
+    pub fn from_refusal(refusal: &'a Refusal) -> Self {
         let mut status = Self::new(refusal.code(), refusal.reason(), refusal.to_string());
         if let Some(denial) = refusal.denial() {
             status.details = Some(&denial.details).filter(|details| !details.is_empty());
@@ -101,7 +101,7 @@ pub fn write_response(version: ReviewVersion, uid: &Uid, outcome: Option<&Outcom
             }
             Decision::Refused(refusal) => {
                 response.allowed = false;
-                response.status = Some(RefusalStatus::of(refusal));
+                response.status = Some(RefusalStatus::from_refusal(refusal));
             }
         }
         response.audit_annotations = audit_annotations(outcome);

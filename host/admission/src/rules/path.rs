@@ -20,7 +20,7 @@ pub struct PathReadings {
 
 impl PathReadings {
     /// Computes the readings of the path in a URI.
-    pub fn of(path: &str) -> Self {
+    pub fn new(path: &str) -> Self {
         // Most paths need no decoding.
         if !path.contains('%') && !path.contains("//") && !path.contains("/.") {
             return Self {
@@ -358,7 +358,7 @@ mod tests {
             ("/a/%2e.", "/", None, Some("/a/..")),
             ("/a/../b/%2E", "/b", None, Some("/b/.")),
         ] {
-            let readings = PathReadings::of(path);
+            let readings = PathReadings::new(path);
             assert_eq!(readings.by_segment, by_segment, "{path}");
             assert_eq!(readings.whole.as_deref(), whole, "{path}");
             assert_eq!(readings.encoded_dots.as_deref(), encoded_dots, "{path}");

@@ -87,7 +87,7 @@ pub(crate) fn needs_kind(method: &Method, path: &str) -> bool {
 ///
 /// As in Go's servers, a path is decoded before it is split. So a parameter never contains a slash.
 pub fn lookup(head: &Parts) -> RouteLookup {
-    let readings = PathReadings::of(head.uri.path());
+    let readings = PathReadings::new(head.uri.path());
     let path = readings.whole.as_deref().unwrap_or(&readings.by_segment);
     let Some(path) = path.strip_prefix(PREFIX).filter(|path| path.starts_with('/')) else {
         return RouteLookup::NotFound;

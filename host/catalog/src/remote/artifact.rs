@@ -30,7 +30,7 @@ impl Fetch<'_> {
             .inner
             .remote
             .repository(artifact, Access::Pull, self.progress);
-        let version = Version::of(artifact);
+        let version = Version::from_reference(artifact);
         if let Some((found, resolution)) = recorded
             && let Some((digest, _)) = resolution.manifest
             && repository.manifest_digest(&version).await? == Some(digest)

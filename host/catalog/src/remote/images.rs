@@ -68,7 +68,7 @@ impl Images {
         if let Some(manifest) = self.manifests.get(image) {
             return Ok(manifest);
         }
-        let manifest = self.bytes(image, &Version::of(image)).await?;
+        let manifest = self.bytes(image, &Version::from_reference(image)).await?;
         self.manifests
             .insert(image.clone(), manifest.clone(), manifest.len());
         Ok(manifest)

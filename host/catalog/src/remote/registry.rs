@@ -48,7 +48,7 @@ pub(super) enum Version {
 
 impl Version {
     /// Returns the version in a reference. A digest takes precedence over a tag.
-    pub(super) fn of(reference: &OciReference) -> Self {
+    pub(super) fn from_reference(reference: &OciReference) -> Self {
         match (reference.digest(), reference.tag()) {
             (Some(digest), _) => Self::Digest(digest),
             (None, tag) => Self::Tag(tag.unwrap_or(OciReference::DEFAULT_TAG).to_owned()),

@@ -52,7 +52,7 @@ pub fn describe(material: &Material) -> Vec<SignatureDescription> {
 }
 
 impl SignatureDescription {
-    pub(super) fn of(found: &FoundSignature) -> Self {
+    pub(super) fn new(found: &FoundSignature) -> Self {
         Self {
             kind: match found {
                 FoundSignature::Detached { .. } => SignatureKind::Detached,

@@ -82,6 +82,6 @@ pub(super) fn by_certificate(
 pub(super) fn describe(found: &FoundSignature) -> SignatureDescription {
     SignatureDescription {
         damage: Some(InvalidTrust::NoSignatures.to_string()),
-        ..SignatureDescription::of(found)
+        ..SignatureDescription::new(found)
     }
 }

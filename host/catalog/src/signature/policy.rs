@@ -69,7 +69,8 @@ impl SignaturePolicy {
         self.0.is_empty()
     }
 
-    /// Returns the requirement for the [source](Source::of) of the reference; `None` if the policy is empty.
+    /// Returns the requirement for the [source](Source::from_reference) of the reference; `None` if the policy is
+    /// empty.
     ///
     /// # Errors
     ///
@@ -204,7 +205,7 @@ mod tests {
     #[test]
     fn the_first_matching_rule_applies_and_at_least_one_must_match() {
         let reference: ModuleReference = "oci://example.com/plugins/a:1".parse().unwrap();
-        let source = Source::of(&reference).unwrap();
+        let source = Source::from_reference(&reference).unwrap();
         assert_eq!(
             SignaturePolicy::default()
                 .requirement(&reference, &source)

@@ -23,7 +23,7 @@ use super::{
 
 pub(super) fn describe(found: &FoundSignature) -> SignatureDescription {
     provider::install();
-    let mut description = SignatureDescription::of(found);
+    let mut description = SignatureDescription::new(found);
     match ParsedSignature::new(found) {
         Ok(opened) => {
             if matches!(opened.signed, SignedContent::Envelope(_)) {

@@ -40,7 +40,7 @@ impl Source {
     /// # Errors
     ///
     /// Returns an error when the links of a file cannot be followed, or the reference is ambiguous.
-    pub fn of(reference: &ModuleReference) -> Result<Self, SignatureError> {
+    pub fn from_reference(reference: &ModuleReference) -> Result<Self, SignatureError> {
         let ambiguous = |problem| SignatureError::Ambiguous {
             reference: Box::new(reference.clone()),
             problem,
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     fn place(text: &str) -> Source {
-        Source::of(&text.parse().unwrap()).unwrap()
+        Source::from_reference(&text.parse().unwrap()).unwrap()
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
             "https://example.com/a//b",
             "https://example.com/%ff",
         ] {
-            let error = Source::of(&text.parse().unwrap()).unwrap_err();
+            let error = Source::from_reference(&text.parse().unwrap()).unwrap_err();
             assert!(
                 matches!(error, SignatureError::Ambiguous { .. }),
                 "{text}: {error}"
@@ -226,7 +226,7 @@ mod tests {
         std::os::unix::fs::symlink(root.join("b/module"), root.join("a/link")).unwrap();
         for written in ["b/module", "a/../b/module", "a/link", "./a/.././b//module"] {
             let reference = ModuleReference::File(root.join(written));
-            let source = Source::of(&reference).unwrap();
+            let source = Source::from_reference(&reference).unwrap();
             assert_eq!(source.path(), Some(root.join("b/module").as_path()), "{written}");
         }
         for (written, place) in [
@@ -234,7 +234,7 @@ mod tests {
             ("gone/module", "gone/module"),
             ("b/../gone", "gone"),
         ] {
-            let source = Source::of(&ModuleReference::File(root.join(written))).unwrap();
+            let source = Source::from_reference(&ModuleReference::File(root.join(written))).unwrap();
             assert_eq!(source.path(), Some(root.join(place).as_path()), "{written}");
         }
         std::os::unix::fs::symlink(root.join("gone"), root.join("dangling")).unwrap();
@@ -244,7 +244,7 @@ mod tests {
             "gone/../b/module",
             "b/module/inside",
         ] {
-            let error = Source::of(&ModuleReference::File(root.join(written))).unwrap_err();
+            let error = Source::from_reference(&ModuleReference::File(root.join(written))).unwrap_err();
             assert!(
                 matches!(error, SignatureError::Unreadable { .. }),
                 "{written}: {error}"

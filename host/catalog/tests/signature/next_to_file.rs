@@ -23,7 +23,7 @@ fn signatures_are_found_next_to_a_link_and_to_its_target() {
     symlink(&file, &link).unwrap();
     let reference = ModuleReference::File(link.clone());
     let look = || {
-        let source = Source::of(&reference).unwrap();
+        let source = Source::from_reference(&reference).unwrap();
         read_next_to_file(&link, source.path().unwrap()).unwrap()
     };
     assert!(look().signatures.is_empty());

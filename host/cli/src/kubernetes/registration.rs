@@ -54,7 +54,7 @@ impl PreparedInstallation {
             }
             chains.push(registered);
         }
-        Ok(RegisteredWebhook::of(
+        Ok(RegisteredWebhook::for_all_chains(
             &chains,
             &installation.registration(),
             self.configuration.request_timeout,

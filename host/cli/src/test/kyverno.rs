@@ -313,7 +313,7 @@ fn read_result(node: &Node<'_>, test: &str, scene: &Scene) -> Option<Vec<TestCas
     let servers = scene
         .answers
         .iter()
-        .filter_map(|answer| HttpOrigin::of(&answer.url));
+        .filter_map(|answer| HttpOrigin::from_url(&answer.url));
     let servers: BTreeSet<HttpOrigin> = servers.collect();
     let cases = chosen.into_iter().filter_map(|object| {
         let full_name = full_name(object);

@@ -46,7 +46,7 @@ impl Target {
     ///
     /// Returns an error if servers could read the path in different ways, because it has empty or dot segments, encoded
     /// slashes, or characters that are encoded twice.
-    pub fn of(path: &str) -> Result<Self, Rejection> {
+    pub fn parse(path: &str) -> Result<Self, Rejection> {
         let segments = segments(path)?;
         let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
         let (group, version, parts) = match parts.as_slice() {
@@ -156,20 +156,20 @@ mod tests {
             ("/apis/apps/v1/namespaces/a/deployments/b/scale", "apps/v1/deployments a b scale"),
             ("/apis/rbac.authorization.k8s.io/v1/clusterroles/system:x", "rbac.authorization.k8s.io/v1/clusterroles - system:x -"),
         ] {
-            match Target::of(path) {
+            match Target::parse(path) {
                 Ok(Target::Resource(target)) => assert_eq!(written(&target), expected, "{path}"),
                 other => panic!("{path}: {other:?}"),
             }
         }
         for path in ["/", "", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/version", "/API/v1/pods", "/openapi/v3/apis/apps/v1"] {
-            assert_eq!(Target::of(path), Ok(Target::Other), "{path}");
+            assert_eq!(Target::parse(path), Ok(Target::Other), "{path}");
         }
         for path in [
             "//api/v1/pods", "/api//v1/pods", "/api/v1/pods//", "/api/v1/./pods", "/version/../api/v1/pods",
             "/version/%2e%2e/api/v1/pods", "/version/%2E./api", "/api/v1%2Fpods", "/api/v1/pods%5Cb", "/api/v1/pods%00",
             "/api/v1/%2570ods", "/api/v1/pods%3Fx", "/api/v1/pods/%0a", "/api/v1/%ff",
         ] {
-            let rejection = Target::of(path).unwrap_err();
+            let rejection = Target::parse(path).unwrap_err();
             assert_eq!(rejection.kind, RejectionKind::Ambiguous, "{path}");
         }
     }
@@ -184,7 +184,7 @@ mod tests {
             ("/apis/x/v1/pods/b/exec", false),
             ("/api/v1/namespaces/a/pods/exec", false),
         ] {
-            let Ok(Target::Resource(target)) = Target::of(path) else {
+            let Ok(Target::Resource(target)) = Target::parse(path) else {
                 panic!("{path}")
             };
             assert_eq!(target.is_connect(), expected, "{path}");

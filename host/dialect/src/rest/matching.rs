@@ -93,7 +93,7 @@ impl Rest {
     /// Returns the route of a request, if there is one. The error is the reason why the request is ambiguous.
     pub(super) fn route(&self, head: &Parts) -> Result<Option<Matched>, Rejection> {
         let (method, path) = (&head.method, head.uri.path());
-        let readings = PathReadings::of(path);
+        let readings = PathReadings::new(path);
         let mut found = readings.iter().filter_map(|path| self.find(method, path));
         let first = found.next();
         if let Some(first) = &first
@@ -136,7 +136,7 @@ impl Rest {
         let Some(lenient) = path::lenient(path) else {
             return true;
         };
-        let readings = PathReadings::of(path);
+        let readings = PathReadings::new(path);
         self.routes.iter().any(|route| {
             readings.iter().any(|path| route.template.at(path).is_ok())
                 || lenient

@@ -33,7 +33,7 @@ pub fn status_with_reason(status: StatusCode, reason: &str, message: &str) -> ht
 }
 
 pub(crate) fn refusal_reply(refusal: &Refusal) -> http::Response<Bytes> {
-    reply(RefusalStatus::of(refusal))
+    reply(RefusalStatus::from_refusal(refusal))
 }
 
 fn reply(status: RefusalStatus<'_>) -> http::Response<Bytes> {

@@ -89,7 +89,7 @@ impl Auditor {
             for table in &*self.tables {
                 let outcome = table.admit(request.clone()).await;
                 is_matched |= !outcome.trace.is_empty();
-                judgements.push(Judgement::of(&outcome));
+                judgements.push(Judgement::from_outcome(&outcome));
             }
             if !is_matched {
                 continue;

@@ -218,7 +218,7 @@ impl AuditClient {
             versions.sort_by_key(|version| Some(version) != preferred_version.as_ref());
             let mut of_group: Vec<Resource> = Vec::new();
             for GroupVersion { group_version } in versions {
-                let reports = ReportApi::of(&group_version);
+                let reports = ReportApi::from_api_version(&group_version);
                 // If the API server of one group is down, the other groups are still audited.
                 let listed: Result<ResourceList, _> = self.get_as(&format!("/apis/{group_version}")).await;
                 let listed = match listed {
@@ -330,7 +330,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    pub fn of(resource: &Resource, namespace: Option<&str>, size: u32) -> Self {
+    pub fn new(resource: &Resource, namespace: Option<&str>, size: u32) -> Self {
         Self {
             path: resource.path(namespace),
             resource: resource.clone(),

@@ -42,7 +42,7 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    pub(super) fn of(outcome: &Outcome) -> Self {
+    pub(super) fn from_outcome(outcome: &Outcome) -> Self {
         let judgement = |verdict, row: Option<&TraceRow>, message| Self {
             verdict,
             stage: row.map(|row| format!("{}/{}", row.chain, row.stage)),

@@ -32,7 +32,7 @@ pub enum ReportApi {
 impl ReportApi {
     pub const ALL: [Self; 3] = [Self::PolicyReport, Self::KubernetesReports, Self::OpenReports];
 
-    pub(super) fn of(api_version: &str) -> Option<Self> {
+    pub(super) fn from_api_version(api_version: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|api| api.api_version() == api_version)
     }
 

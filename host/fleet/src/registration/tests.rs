@@ -37,7 +37,7 @@ const PODS: &str = "{ operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1]
 fn webhooks(text: &str, registration: &Registration) -> Vec<RegisteredWebhook> {
     let chains = load_text("chains.yaml", text).unwrap();
     let chains: Vec<_> = chains.iter().map(RegisteredChain::from).collect();
-    RegisteredWebhook::of(&chains, registration, LIMIT)
+    RegisteredWebhook::for_all_chains(&chains, registration, LIMIT)
 }
 
 /// Returns the webhook configurations for the definitions in `text`.

@@ -37,7 +37,11 @@ pub struct RegisteredWebhook {
 impl RegisteredWebhook {
     /// Returns the webhooks of these chains, mutating ones first. Rules with a [problem](RegisteredChain::problem) are
     /// skipped. `limit` is the timeout of all chains together.
-    pub fn of(chains: &[RegisteredChain<'_>], registration: &Registration, limit: Duration) -> Vec<Self> {
+    pub fn for_all_chains(
+        chains: &[RegisteredChain<'_>],
+        registration: &Registration,
+        limit: Duration,
+    ) -> Vec<Self> {
         let mut webhooks = Vec::new();
         for phase in [Phase::Mutating, Phase::Validating] {
             // A chain without stages needs no webhook.

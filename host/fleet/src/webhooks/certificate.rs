@@ -49,7 +49,7 @@ pub(super) struct SecretContents {
 
 impl SecretContents {
     /// Reads the contents of a Secret; `None` if it lacks a certificate.
-    fn of(secret: &Resource) -> Option<Self> {
+    fn read(secret: &Resource) -> Option<Self> {
         let data = secret.object.get("data")?;
         let text = |key: &str| {
             let bytes = BASE64_STANDARD.decode(data.get(key)?.as_str()?).ok()?;
@@ -237,7 +237,7 @@ impl CertificateSecret {
     async fn serve(&self, found: Option<&Resource>) {
         let now = Moment::now().0.into();
         let usable = found
-            .and_then(SecretContents::of)
+            .and_then(SecretContents::read)
             .filter(|contents| contents.is_usable(&self.service, now));
         match usable {
             Some(contents) if contents.served != self.identity.current() => {
@@ -261,7 +261,7 @@ impl CertificateSecret {
     ) -> Result<bool, ResourceError> {
         let now = Moment::now().0.into();
         let resource = self.get().await?;
-        let found = resource.as_ref().and_then(SecretContents::of);
+        let found = resource.as_ref().and_then(SecretContents::read);
         let usable = found
             .clone()
             .filter(|contents| contents.is_usable(&self.service, now));
@@ -318,7 +318,7 @@ async fn read_or_create(
 ) -> Result<SecretContents, ResourceError> {
     let now = Moment::now().0.into();
     let found = secret.get(&registration.namespace, name).await?;
-    let held = found.as_ref().and_then(SecretContents::of);
+    let held = found.as_ref().and_then(SecretContents::read);
     if let Some(contents) = held.as_ref().filter(|held| held.is_usable(service, now)) {
         return Ok(contents.clone());
     }

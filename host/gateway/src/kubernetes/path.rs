@@ -44,7 +44,8 @@ impl<'u> ClusterPath<'u> {
             .parse()
             .map_err(|_| KubernetesError::NoRoute)?;
         // The whole path is checked, so that no part of it leaves the prefix.
-        let target = Target::of(rest.path()).map_err(|rejection| KubernetesError::Path(rejection.message))?;
+        let target =
+            Target::parse(rest.path()).map_err(|rejection| KubernetesError::Path(rejection.message))?;
         Ok(Self {
             identifier,
             rest: Uri::from(rest),
@@ -55,7 +56,7 @@ impl<'u> ClusterPath<'u> {
 
 /// Returns whether the reply to a request for this path of a cluster may come from a container.
 pub(super) fn is_proxied(path: &str) -> bool {
-    matches!(Target::of(path), Ok(Target::Resource(target)) if target.subresource.as_deref() == Some("proxy"))
+    matches!(Target::parse(path), Ok(Target::Resource(target)) if target.subresource.as_deref() == Some("proxy"))
 }
 
 /// Returns the permission for the cluster that a request needs. The cluster itself decides what the user may do in it.
@@ -129,7 +130,7 @@ mod tests {
             (Method::DELETE, "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/a", false, Permission::Hooks),
             (Method::POST, "/other", false, Permission::Write),
         ] {
-            let target = Target::of(path).unwrap();
+            let target = Target::parse(path).unwrap();
             assert_eq!(needed_permission(&method, &target, is_upgrade), expected, "{method} {path}");
         }
     }

@@ -99,7 +99,7 @@ impl NamespacedChains {
         for (part, plugin) in stage.plugins() {
             let place = part.path;
             // A plugin whose source cannot be parsed is not allowed.
-            let source = Source::of(&plugin.source).ok();
+            let source = Source::from_reference(&plugin.source).ok();
             let is_allowed =
                 source.is_some_and(|source| self.modules.iter().any(|allowed| allowed.matches(&source)));
             if !is_allowed {

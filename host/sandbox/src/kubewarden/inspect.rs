@@ -15,7 +15,7 @@ use crate::{
 impl Preparation {
     /// Inspects a policy. A waPC policy is started, because only its code can report the version of its protocol.
     pub(crate) async fn inspect_policy(&self, module: Bytes) -> Result<ModuleInspection, Error> {
-        let metadata = Metadata::of(&module)?;
+        let metadata = Metadata::parse(&module)?;
         let module = self.core_module(&self.compile(module, Effort::Least).await?)?;
         let interface = match metadata.mode {
             Mode::Wapc => {

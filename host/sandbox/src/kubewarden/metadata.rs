@@ -83,7 +83,7 @@ struct Resource {
 
 impl Metadata {
     /// Reads the metadata of a core module. Fails if the module is not a policy that this host can run.
-    pub(super) fn of(module: &[u8]) -> Result<Self, Error> {
+    pub(super) fn parse(module: &[u8]) -> Result<Self, Error> {
         let (section, imports_wapc) = find(module)?;
         let section = match section {
             Some(bytes) if bytes.len() > SECTION_MAX => {

@@ -22,7 +22,7 @@ impl Preparation {
     pub(crate) async fn policy(self, module: Bytes, shared: &SharedModule) -> Result<Prepared, Error> {
         let Metadata {
             mode, description, ..
-        } = Metadata::of(&module)?;
+        } = Metadata::parse(&module)?;
         let (configured, artifact) = match mode {
             Mode::Wapc => self.wapc(&module, shared).await?,
             Mode::Program => self.program(module).await?,

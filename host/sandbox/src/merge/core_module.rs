@@ -25,7 +25,7 @@ pub(super) struct CoreModule<'a> {
 
 impl<'a> CoreModule<'a> {
     /// Reads a module; `None` if it contains anything that cannot be merged.
-    pub(super) fn of(module: &'a [u8], find: impl Fn(&str, &str) -> Option<(Kind, Item)>) -> Option<Self> {
+    pub(super) fn parse(module: &'a [u8], find: impl Fn(&str, &str) -> Option<(Kind, Item)>) -> Option<Self> {
         let mut core_module = Self::default();
         for payload in Parser::new(0).parse_all(module) {
             match payload.ok()? {

@@ -35,7 +35,7 @@ impl Merged {
         if core_modules.len() > 1 && memories.sum::<usize>() > 1 {
             return None;
         }
-        let (indices, imports) = Indices::of(&core_modules)?;
+        let (indices, imports) = Indices::assign(&core_modules)?;
         let reachable = reachable(&core_modules, exports)?;
         let mut sections = Sections::default();
         for (name, (kind, item)) in exports.iter().enumerate() {
@@ -77,7 +77,7 @@ struct First {
 
 impl Indices {
     /// Assigns the indices, and also returns the imports of the merged module.
-    fn of(core_modules: &[(usize, &CoreModule<'_>)]) -> Option<(Self, Vec<(Kind, Item)>)> {
+    fn assign(core_modules: &[(usize, &CoreModule<'_>)]) -> Option<(Self, Vec<(Kind, Item)>)> {
         let mut indices = Self {
             first: core_modules
                 .iter()

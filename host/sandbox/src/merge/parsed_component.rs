@@ -36,7 +36,7 @@ pub(super) enum OtherPart<'a> {
 }
 
 impl<'a> ParsedComponent<'a> {
-    pub(super) fn of(component: &'a [u8]) -> Option<Self> {
+    pub(super) fn parse(component: &'a [u8]) -> Option<Self> {
         let mut parsed = Self::default();
         let mut depth = 0_u32;
         for payload in Parser::new(0).parse_all(component) {
@@ -130,7 +130,7 @@ impl<'a> ParsedComponent<'a> {
                 let module = *self.modules.get(*module_index as usize)?;
                 let arguments: HashMap<_, _> = args.iter().map(|arg| (arg.name, arg.index)).collect();
                 let number = self.core_modules.len();
-                let mut core_module = CoreModule::of(module, |instance, name| {
+                let mut core_module = CoreModule::parse(module, |instance, name| {
                     let instance = self.instances.get(*arguments.get(instance)? as usize)?;
                     instance.get(name).copied()
                 })?;

@@ -162,7 +162,7 @@ impl Inner {
         let Some(resource) = audited.resources.get(&number).cloned() else {
             return Ok(0);
         };
-        let mut pages = Pages::of(&resource, None, self.config.page);
+        let mut pages = Pages::new(&resource, None, self.config.page);
         let mut listed = 0;
         while let Some(page) = pages.next(&work.client).await? {
             listed += page.len() as u64;

@@ -101,7 +101,7 @@ fn the_contents_survive_a_round_trip_through_the_secret() {
             name: "hooks-tls".to_owned(),
             object: object.clone(),
         };
-        assert_eq!(SecretContents::of(&resource).as_ref(), Some(contents));
+        assert_eq!(SecretContents::read(&resource).as_ref(), Some(contents));
     }
     object.insert("data".to_owned(), json!({"tls.crt": "***"}));
     let resource = Resource {
@@ -109,5 +109,5 @@ fn the_contents_survive_a_round_trip_through_the_secret() {
         name: String::new(),
         object,
     };
-    assert_eq!(SecretContents::of(&resource), None);
+    assert_eq!(SecretContents::read(&resource), None);
 }
