@@ -145,6 +145,6 @@ pub enum Kind {
     AdmissionWebhook,
 }
 
-words!(Kind, "kind": Application = "application", Process = "process", Deployment = "deployment",
+keywords!(Kind, "kind": Application = "application", Process = "process", Deployment = "deployment",
     Daemonset = "daemonset", ConfigMap = "configmap", Secret = "secret", Service = "service",
     AdmissionWebhook = "admissionwebhook");

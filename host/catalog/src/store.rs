@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::{Moment, words};
+use admittance_admission::{Moment, keywords};
 use admittance_watch::file;
 use bytes::Bytes;
 
@@ -66,7 +66,7 @@ pub(crate) enum Kind {
     Temporary,
 }
 
-words!(Kind, "kind of entry": Module = "modules", Compiled = "compiled", Resolution = "resolved",
+keywords!(Kind, "kind of entry": Module = "modules", Compiled = "compiled", Resolution = "resolved",
     Signature = "signatures", Partial = "partial", Temporary = "temporary");
 
 /// A compiled form from the store, already checked against its digest.

@@ -1,7 +1,7 @@
 //! Adds navigation and layout to all pages, and shows errors as pages.
 
 use admittance::Moment;
-use admittance_admission::words;
+use admittance_admission::keywords;
 use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
@@ -20,7 +20,7 @@ pub(super) enum Section {
     Health,
 }
 
-words!(Section, "page": Overview = "Overview", Live = "Live", Chains = "Chains", History = "History",
+keywords!(Section, "page": Overview = "Overview", Live = "Live", Chains = "Chains", History = "History",
     Applies = "What applies?", Playground = "Playground", Health = "Health");
 
 impl Section {

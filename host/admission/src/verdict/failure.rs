@@ -2,7 +2,7 @@ use std::io;
 
 use rustix::io::Errno;
 
-use crate::{PatchError, verdict::shorten, words};
+use crate::{PatchError, keywords, verdict::shorten};
 
 /// The failure of a stage that could not give a verdict.
 ///
@@ -84,7 +84,7 @@ pub enum FailureKind {
     Condition,
 }
 
-words!(FailureKind, "failure": Trap = "trap", Timeout = "timeout", Memory = "memory",
+keywords!(FailureKind, "failure": Trap = "trap", Timeout = "timeout", Memory = "memory",
     OutputTooLarge = "output-too-large", InvalidResponse = "invalid-response", PatchFailed = "patch-failed",
     IdentityChanged = "identity-changed", CapabilityDenied = "capability-denied", Overloaded = "overloaded",
     Error = "error", Unreachable = "unreachable", Tls = "tls", BadStatus = "bad-status",

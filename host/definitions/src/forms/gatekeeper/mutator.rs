@@ -7,7 +7,7 @@ mod parameters;
 use std::sync::Arc;
 
 use admittance_admission::{
-    FailurePolicy, GroupVersionKind, MatchPolicy, Matcher, Operation, Reinvocation, Rule, words,
+    FailurePolicy, GroupVersionKind, MatchPolicy, Matcher, Operation, Reinvocation, Rule, keywords,
 };
 use admittance_mutation::{self as mutation, Mutator};
 
@@ -38,7 +38,7 @@ pub(super) enum MutatorKind {
     ModifySet,
 }
 
-words!(MutatorKind, "kind of mutator": Assign = "Assign", AssignImage = "AssignImage",
+keywords!(MutatorKind, "kind of mutator": Assign = "Assign", AssignImage = "AssignImage",
     AssignMetadata = "AssignMetadata", ModifySet = "ModifySet");
 
 #[derive(Debug)]
