@@ -266,16 +266,15 @@ impl Evaluation {
 
     fn reserve(&mut self, entry: StageInChain<'_>, round: u8) -> usize {
         let spec = &entry.stage.spec;
-        let row = TraceRow::new(
-            entry.chain.clone(),
-            entry.phase,
-            spec.name.clone(),
-            StageResult::NotReached,
-        );
         self.trace.push(TraceRow {
             mode: spec.mode,
             round,
-            ..row
+            ..TraceRow::new(
+                entry.chain.clone(),
+                entry.phase,
+                spec.name.clone(),
+                StageResult::NotReached,
+            )
         });
         self.trace.len() - 1
     }
