@@ -68,7 +68,7 @@ pub(crate) struct Cluster {
     store: SocketAddr,
     authority: String,
     namespaces: AtomicUsize,
-    /// How long scenarios keep their watches open.
+    /// The time for which scenarios keep their watches open.
     pub(crate) longest_watch: Duration,
     /// The number of chain changes that scenarios make while replicas are running.
     pub(crate) changes: u32,

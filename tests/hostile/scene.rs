@@ -556,7 +556,7 @@ async fn begun(address: &str, head: &str, body: usize) -> std::io::Result<TcpStr
     Ok(stream)
 }
 
-/// How often each outcome of an attack's requests occurred.
+/// The number of requests of the attack with each outcome.
 #[derive(Clone, Default)]
 struct Outcomes(Arc<Mutex<BTreeMap<String, u64>>>);
 

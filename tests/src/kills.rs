@@ -38,7 +38,7 @@ pub struct Killed {
     pub problems: Vec<String>,
 }
 
-/// What the program is doing when it is killed.
+/// The activity of the program when it is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
     /// The program applies modules that it has to fetch and compile.

@@ -35,7 +35,7 @@ pub enum ReplyForm {
     Plain,
 }
 
-/// What the upstream does with request bodies.
+/// The handling of request bodies by the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bodies {
     /// The upstream records the body, and returns it in `data`.

@@ -34,7 +34,7 @@ pub struct HealthLine {
     /// The state, as the parts of a sentence.
     pub state: Vec<StatePart>,
     pub problem: Option<String>,
-    /// What an operator should do next, for a line that needs attention.
+    /// The next step for the operator, if the line needs attention.
     pub advice: Option<&'static str>,
 }
 

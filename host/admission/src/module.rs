@@ -35,7 +35,7 @@ pub struct InvalidReference {
     pub text: String,
     /// The problem, as the end of a sentence.
     pub problem: &'static str,
-    /// The fix.
+    /// The advice on how to correct the text, as the end of a sentence.
     pub fix: String,
 }
 

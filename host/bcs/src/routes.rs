@@ -103,7 +103,7 @@ impl Call {
     }
 }
 
-/// How the body of a request to the scheduler is made.
+/// The origin of the body that the scheduler gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// No body is sent.

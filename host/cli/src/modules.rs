@@ -74,7 +74,7 @@ impl ModuleArguments {
     }
 }
 
-/// Returns rules by which one of these keys must have signed every module.
+/// Returns rules that require every module to be signed with at least one of these keys.
 fn signed_by(keys: &[PathBuf]) -> crate::Result<SignaturePolicy> {
     let keys: Result<Vec<_>, _> = keys.iter().map(|path| PublicKey::read(path)).collect();
     Ok(SignaturePolicy::new(vec![SignatureRule {

@@ -47,7 +47,7 @@ impl Language {
     }
 }
 
-/// Where a build writes the component.
+/// The path to which a build writes the component.
 #[derive(Debug)]
 enum BuiltComponent {
     /// Cargo prints the path of the component, and builds only what has changed.

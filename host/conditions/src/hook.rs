@@ -45,14 +45,14 @@ pub enum Action {
 
 keywords!(Action, "validation action": Deny = "Deny", Warn = "Warn", Audit = "Audit");
 
-/// How a policy is applied.
+/// The effects that a binding gives to a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
     /// The system whose wording is used in responses, with the names that they contain.
     pub wording: Wording,
     /// The actions that are taken if an object is invalid. A native stage always denies the request.
     pub actions: Vec<Action>,
-    /// What happens if an expression fails. In a native chain, the stage's failure policy is used instead.
+    /// The failure policy for expressions. In a native chain, the stage's failure policy is used instead.
     pub failure_policy: FailurePolicy,
     /// The objects for each of which the policy is evaluated, as `params`.
     pub params: Option<Params>,

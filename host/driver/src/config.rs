@@ -49,7 +49,7 @@ pub struct Config {
     pub replicas: Option<SwitchMode>,
     /// The name of the Lease that the leader of the replicas holds. Default: the Lease that `definitions` names.
     pub lease: Option<String>,
-    /// What happens to an invalid definition in ZooKeeper or in a custom resource.
+    /// The treatment of an invalid definition in ZooKeeper or in a custom resource.
     pub on_bad_definition: OnBadDefinition,
     /// The ZooKeeper ensembles for discovery and registration.
     pub zookeeper: ZooKeeperConfig,

@@ -127,7 +127,7 @@ impl dyn FrontConfig {
     }
 }
 
-/// What a front end needs to start.
+/// The dependencies of a front end when it starts.
 #[derive(Clone, Copy, Debug)]
 pub struct StartContext<'a> {
     pub ports: Ports,

@@ -9,7 +9,7 @@ use admittance_definitions::{
 };
 use admittance_watch::FileValue;
 
-/// Where the labels of namespaces come from without a cluster.
+/// The source of namespace labels without a cluster.
 #[derive(Clone, Debug)]
 pub enum NamespacesConfig {
     Listed(StaticNamespaces),

@@ -27,8 +27,8 @@ pub struct GatewayConfig {
     /// The roles that users have in Kubernetes clusters, which require accounts. Default: none are written.
     pub roles: Option<RolesConfig>,
     pub registration: Option<RegistrationConfig>,
-    /// How this gateway finds and trusts other gateways. Requires a registration. Without these settings, each gateway
-    /// uses only the tunnels that agents have opened to it.
+    /// The settings by which this gateway finds and trusts other gateways. Requires a registration. Without these
+    /// settings, each gateway uses only the tunnels that agents have opened to it.
     pub peers: Option<PeersConfig>,
     /// The API groups whose custom resources `Write` may change. Default: none.
     pub plain_groups: PlainGroups,

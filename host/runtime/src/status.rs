@@ -117,7 +117,7 @@ pub struct BadDefinitionStatus {
     pub id: Option<String>,
     /// The reasons, a sentence each.
     pub reasons: Vec<String>,
-    /// What is served instead.
+    /// The version that is served instead.
     pub served: Served,
 }
 

@@ -158,7 +158,7 @@ impl CallState {
         }
     }
 
-    /// Returns when the guest started and when it answered; `None` without an answer or without a meter.
+    /// Returns the times at which the guest started and answered; `None` without an answer or without a meter.
     pub(crate) fn guest_ran(&self) -> Option<(Instant, Instant)> {
         self.guest.0.zip(self.guest.1)
     }

@@ -45,7 +45,8 @@ async fn changed(watch: &mut Watch) -> Vec<PathBuf> {
         .expect("no change is seen")
 }
 
-/// Waits until a change to a scratch file is reported. From then on, notifications find changes, not the first check.
+/// Waits until a change to a scratch file is reported, so that later changes are found by notifications instead of the
+/// first check.
 async fn armed(watch: &mut Watch, scratch: &Path) {
     fs::write(scratch, "armed").unwrap();
     assert_eq!(changed(watch).await, [scratch]);

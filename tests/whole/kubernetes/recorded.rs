@@ -69,7 +69,7 @@ impl Exchange {
     }
 }
 
-/// How the mutating chains change the object.
+/// The changes that the mutating chains make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     None,

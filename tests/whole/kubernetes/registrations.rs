@@ -441,7 +441,7 @@ async fn a_certificate_is_replaced_without_a_gap() {
     assert_eq!(secret["data"].as_object().unwrap().len(), 3);
     assert_eq!(setting.server.count("replace", SECRET), 2);
 
-    // A leader that stops removes nothing, and its successor goes on.
+    // A leader that stops leaves the webhook configurations in place, and its successor takes over.
     assert_eq!(leader.kept().await["isKeeper"], true);
     leader.program.terminate().unwrap();
     leader.program.ended().await.unwrap();

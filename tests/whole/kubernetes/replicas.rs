@@ -17,11 +17,11 @@ use crate::{
     setting::{Setting, eventually},
 };
 
-/// How long a replica's Lease is valid after its renewal.
+/// The time for which a replica's Lease is valid after its renewal.
 const EXPIRY: SignedDuration = SignedDuration::from_secs(15);
 
-/// How often a replica may renew its Lease before it serves a target that it has prepared. Unlike a duration, this
-/// number also holds on a busy machine.
+/// The number of times that a replica may renew its Lease before it serves a target that it has prepared. Unlike a
+/// duration, this number also holds on a busy machine.
 const RENEWALS: usize = 2;
 
 /// Returns an annotation of the Lease of a replica or of the leader.

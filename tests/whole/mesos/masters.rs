@@ -13,7 +13,7 @@ use super::{
 
 const CLIENTS: usize = 8;
 
-/// How a master stops being the master.
+/// The event that ends a master's role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MasterExit {
     /// The master crashes while requests are in flight, and its node disappears later.

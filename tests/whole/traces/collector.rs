@@ -19,7 +19,7 @@ use opentelemetry_proto::tonic::{
 use prost::Message as _;
 use tokio::{net::TcpListener, sync::watch};
 
-/// How the collector answers.
+/// The behaviour of the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     Accepts,

@@ -16,7 +16,7 @@ const BYTES: usize = 64 << 10;
 /// The severity of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogLevel {
-    /// A failure.
+    /// The plugin failed at something, or something is broken.
     Error,
     /// A probable problem.
     Warn,

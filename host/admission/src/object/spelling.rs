@@ -233,7 +233,7 @@ pub fn same_key(key: &str, canonical: &str) -> bool {
 }
 
 #[derive(Default)]
-/// What was found in the keys of a document.
+/// The result of comparing the keys of a document with the configured spelling.
 struct KeyFindings {
     other_spelling: bool,
     twice: bool,

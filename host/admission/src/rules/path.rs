@@ -14,7 +14,7 @@ pub struct PathReadings {
     pub by_segment: String,
     /// The path decoded before it is split; `None` if it equals `by_segment`.
     pub whole: Option<String>,
-    /// The path with encoded dot segments as names; `None` if it has no such segment.
+    /// The path in which encoded dot segments are ordinary names; `None` if it has no such segment.
     pub encoded_dots: Option<String>,
 }
 

@@ -37,7 +37,7 @@ const SUSPICIOUS: Duration = Duration::from_millis(4);
 pub struct LongCallPredictor {
     /// The number of next calls that begin on a thread for long work.
     expected_long_calls: AtomicU8,
-    /// Whether calls are measured from their beginning.
+    /// Whether long calls are suspected, so that each call is timed from its start.
     is_suspected: AtomicBool,
 }
 

@@ -147,7 +147,7 @@ impl Source {
         })
     }
 
-    /// Returns the name of the value for the client.
+    /// Returns the name of the value in messages to the client.
     fn what(&self) -> &'static str {
         match self {
             Self::Literal(name) | Self::Parameter(name) | Self::Integer(name) | Self::Query(name) => name,

@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, uri::PathAndQuery};
 
-/// How a request is forwarded, or the reply if it is not. Lives as long as the request.
+/// The request for the scheduler, or the reply if none is sent. Lives as long as the client's request.
 #[derive(Clone, Debug)]
 pub enum Forwarding {
     /// The request is sent to the scheduler with another head, and perhaps another body.
@@ -48,7 +48,7 @@ pub enum OtherServer {
     CustomResources { path_and_query: PathAndQuery },
 }
 
-/// How a reply of the scheduler is passed on to the client. Lives as long as the reply.
+/// The form in which the client gets the scheduler's reply. Lives as long as the reply.
 #[derive(Clone, Debug)]
 pub enum Relay {
     /// The body is passed on unchanged, after this head.

@@ -1,4 +1,4 @@
-//! Translates messages to applications to the scheduler's `BcsMessage`.
+//! Translates messages for applications into the scheduler's `BcsMessage`.
 
 use serde_json::{Value, json};
 

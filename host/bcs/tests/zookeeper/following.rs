@@ -130,7 +130,7 @@ async fn members_stay_listed_while_the_server_is_unavailable() {
     assert!(old.is_read, "{old:?}");
     let reason = old.stale_reason.clone().unwrap();
     assert!(reason.contains(server.address()), "{reason}");
-    // A list that is opened while the server is unavailable was never read.
+    // A list that was opened while the server is unavailable has not been read.
     let unknown = zookeeper.members("/m");
     let first = until(&mut unknown.receiver(), |list| list.stale_reason.is_some()).await;
     assert!(!first.is_read && first.children.is_empty(), "{first:?}");

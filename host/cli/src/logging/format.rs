@@ -107,7 +107,7 @@ impl Visit for PrettyVisitor<'_> {
     }
 }
 
-/// How special characters are escaped.
+/// The rule for escaping special characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Escaping {
     Rust,

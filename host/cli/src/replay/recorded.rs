@@ -17,7 +17,7 @@ use crate::{files, surroundings::RequestSurroundings};
 pub(crate) struct RecordedAdmission {
     pub(crate) number: u64,
     pub(crate) request: Request,
-    /// What the plugins got from lookups and from servers.
+    /// The recorded results of lookups and of HTTP requests.
     pub(crate) surroundings: RequestSurroundings,
     /// Whether values of the request were redacted.
     pub(crate) is_redacted: bool,

@@ -14,7 +14,7 @@ pub struct Params {
     pub namespace: Option<String>,
     /// Selects objects of the kind.
     pub which: ParamsSelector,
-    /// What happens if no object is selected.
+    /// The action if no object is selected.
     pub missing: ParamsMissing,
 }
 
@@ -27,7 +27,7 @@ pub enum ParamsSelector {
     Labels(LabelSelector),
 }
 
-/// What happens if there are no parameters.
+/// The action if a policy finds no parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamsMissing {
     /// The policy does not apply to the request.

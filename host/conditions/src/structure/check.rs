@@ -21,7 +21,7 @@ impl Structure {
         }
     }
 
-    /// Returns the paths in an object to apply whose values can only be replaced as a whole.
+    /// Returns the paths in an applied object at which a value can only be replaced as a whole.
     pub(crate) fn atomic_parts(&self, change: &Json) -> Vec<String> {
         let mut walk = Walk::default();
         walk.atomic(self.root(), change);

@@ -240,7 +240,7 @@ fn without_lists(text: &str, set: &DefinitionSet, read: &ReadFile) -> Option<Str
     Some(each.collect::<Vec<_>>().join("\n---\n"))
 }
 
-/// How an applied document is written.
+/// The destination of an applied document.
 enum WriteTarget<'d, 'a> {
     /// The document equals the definition, so nothing is written.
     Keep(&'d ParsedDefinition<'a>),

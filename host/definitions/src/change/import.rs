@@ -51,7 +51,7 @@ pub struct Imported {
     /// The chain to which the definition belongs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
-    /// How the native chain differs, or the reasons for the result.
+    /// The differences of the native chain, or the reasons for the result.
     pub notes: Vec<String>,
 }
 

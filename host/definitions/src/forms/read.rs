@@ -22,7 +22,7 @@ pub struct FormContent {
 /// A name that must be unique among definitions.
 #[derive(Debug)]
 pub(crate) struct TakenName {
-    /// What the name denotes, such as `chain` or `binding`.
+    /// The kind of thing that has the name, such as `chain` or `binding`.
     pub(crate) of: &'static str,
     pub(crate) phase: Phase,
     pub(crate) name: String,

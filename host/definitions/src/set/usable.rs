@@ -16,7 +16,7 @@ use crate::{
     document::{Mistake, Mistakes},
 };
 
-/// What happens to an invalid entry of a store, which has a mistake, or the same name or BCS operation and kind as
+/// The treatment of an invalid entry of a store, which has a mistake, or the same name or BCS operation and kind as
 /// another definition. The other definitions stay live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnBadDefinition {
@@ -39,7 +39,7 @@ pub struct BadDefinition {
     pub id: Option<DefinitionId>,
     /// The reasons, one sentence each.
     pub reasons: Vec<String>,
-    /// What is served instead.
+    /// The version that is served instead.
     pub served: Served,
     /// Whether the definition may become usable without a change: it is valid, but a module cannot be fetched now.
     pub is_transient: bool,
@@ -58,7 +58,7 @@ impl BadDefinition {
     }
 }
 
-/// What is served instead of an unusable definition.
+/// The version that is served instead of an unusable definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -14,7 +14,7 @@ pub struct AccountsConfig {
     pub creates_key: bool,
     /// The time within which an agent has to use a new register token for the first time.
     pub register_token_lifetime: Duration,
-    /// How many clusters each user may create. Super users may create any number. Default: 50.
+    /// The maximum number of clusters that a user may create. Super users may create any number. Default: 50.
     pub clusters_per_user: usize,
     /// The loopback and link-local networks in which API servers may be. Other such addresses in reports are refused,
     /// because agents could make the gateway connect to servers that only its machine can reach. Default: none.

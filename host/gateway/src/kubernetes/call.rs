@@ -22,9 +22,10 @@ use crate::accounts::Cluster;
 /// The largest reply in bytes.
 const LARGEST_REPLY: usize = 16 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the gateway remembers whether an agent may impersonate `system:masters`. Role bindings can change that.
+/// The time for which the gateway remembers whether an agent may impersonate `system:masters`, which role bindings may
+/// change.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
-/// How long the gateway assumes that the agent may not impersonate it, if the API server did not answer.
+/// The time for which the gateway assumes that the agent may not impersonate it, after the API server gave no answer.
 const REVIEW_PAUSE: Duration = Duration::from_secs(5);
 /// The timeout for the API server's answer. It is short, because a user's request waits for it.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);

@@ -31,7 +31,7 @@ const MOST_TUNNELS: usize = 8;
 /// The timeout of a connection with its TLS handshake, long enough for distant clusters and mass reconnects.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How the gateway connects to an API server.
+/// The connection of the gateway to an API server: direct, or by a tunnel.
 #[derive(Clone, Debug)]
 pub(super) enum ConnectVia {
     /// TCP, to the addresses that these accounts allow.

@@ -154,7 +154,7 @@ impl IdleConnections {
         }
     }
 
-    /// Closes the connections that were idle for [`IDLE`]. Returns when the next one expires.
+    /// Closes the connections that were idle for [`IDLE`]. Returns the time at which the next one expires.
     fn close_expired(&self) -> Option<Instant> {
         let now = Instant::now();
         let mut idle = self.0.lock();

@@ -60,7 +60,7 @@ pub struct Replica {
     pub report: Report,
 }
 
-/// What the reports of all replicas result in.
+/// The decision that follows from the reports of all replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Agreement {
     /// All voters serve the target, or are about to, and no voter has prepared another table.

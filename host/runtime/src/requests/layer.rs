@@ -60,7 +60,7 @@ pub struct AdmissionService<S> {
     inner: S,
 }
 
-/// How a request was handled. Every response has a passage as an extension, set here or by the inner service.
+/// The handling of a request. Every response has a passage as an extension, set here or by the inner service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Passage {

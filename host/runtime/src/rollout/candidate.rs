@@ -67,7 +67,7 @@ pub(crate) struct Trial {
     comparisons: Mutex<Comparisons>,
 }
 
-/// What identifies a trial. If a table has another plugin, candidate, share or rollout, a new trial begins.
+/// The identity of a trial. If a table has another plugin, candidate, share or rollout, a new trial begins.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TrialIdentity {
     pub(crate) stage: String,

@@ -15,7 +15,7 @@ use admittance_sdk::{
 #[settings]
 #[derive(Debug)]
 pub struct Settings {
-    /// What the guest tries to open.
+    /// The resource that the guest tries to open.
     pub target: Target,
     /// The URL for the target `http`.
     pub url: Option<String>,

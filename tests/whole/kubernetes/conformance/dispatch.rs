@@ -1,4 +1,4 @@
-//! Which rules match a request, and in which version the webhook gets the object.
+//! Checks which rules match a request, and in which version the webhook gets the object.
 
 use serde_json::{Value, json};
 

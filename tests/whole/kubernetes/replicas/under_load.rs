@@ -19,7 +19,7 @@ use crate::{
     setting::{Setting, eventually},
 };
 
-/// How long the API server is down in a soak test.
+/// The time for which the API server is down in a soak test.
 const MINUTE: Duration = Duration::from_secs(60);
 
 const CLIENTS: usize = 4;

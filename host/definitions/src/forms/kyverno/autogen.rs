@@ -5,7 +5,7 @@ use admittance_conditions::Role;
 
 use crate::forms::kubernetes::policy::Constraints;
 
-/// Where an object contains a Pod or a Pod template.
+/// The location of a Pod or of a Pod template in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodPlacement {
     /// The object itself is the Pod, or another resource of the policy.

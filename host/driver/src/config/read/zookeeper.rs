@@ -9,7 +9,7 @@ const SESSION_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(500)..=
 /// The maximum size of a password file, in bytes.
 const LONGEST_PASSWORD: usize = 4096;
 
-/// Which ensembles the file configures, even if their sections are invalid.
+/// The ensembles that the file configures, even if their sections are invalid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConfiguredEnsembles {
     cluster: bool,

@@ -27,7 +27,7 @@ fn places(value: &Json, pointer: &str, found: &mut Vec<String>) {
     }
 }
 
-/// How a test changes a value in an example.
+/// A change of a value in an example.
 #[derive(Clone, Debug)]
 enum Change {
     To(Json),
