@@ -74,13 +74,15 @@ pub(crate) struct Inner {
 }
 
 impl Sandbox {
-    /// Starts the engine and its ticker thread, and reserves the address space of the pool.
+    /// Starts the engine and its ticker thread, and reserves the address space of the pool. Where the process may not
+    /// reserve this much, as under `ulimit -v` or with the 39-bit addresses of small ARM boards, the log has a warning,
+    /// and each call maps and unmaps its own memory, which takes longer.
     ///
     /// # Errors
     ///
-    /// Fails when the address space cannot be reserved, or the thread cannot be started.
+    /// Fails when the processor is not supported, or the thread cannot be started.
     pub fn new(config: SandboxConfig) -> Result<Self, Error> {
-        let engine = Engine::new(&engine_config(&config)).map_err(|error| Error::Engine(chain(&error)))?;
+        let engine = start_engine(&config).map_err(|error| Error::Engine(chain(&error)))?;
         let mut linker = Linker::new(&engine);
         capabilities::link(&mut linker).map_err(|error| Error::Engine(chain(&error)))?;
         let ticker = start_ticker(&engine)?;
@@ -139,7 +141,16 @@ impl Inner {
     }
 }
 
-fn engine_config(sandbox: &SandboxConfig) -> Config {
+fn start_engine(sandbox: &SandboxConfig) -> wasmtime::Result<Engine> {
+    Engine::new(&pooling_config(sandbox)).or_else(|error| {
+        let engine = Engine::new(&compile_settings(Effort::Full))?;
+        let reason = chain(&error);
+        tracing::warn!(%reason, "calls of plugins are slower: the address space for their memories cannot be reserved");
+        Ok(engine)
+    })
+}
+
+fn pooling_config(sandbox: &SandboxConfig) -> Config {
     let at_once = sandbox.calls_in_flight.saturating_add(PREPARATIONS);
     let is_measured = sandbox.meter.as_ref().is_some_and(|meter| meter.of_memory);
     let resident = if is_measured { (0, 0) } else { RESIDENT };

@@ -14,7 +14,7 @@ pub enum Error {
         "this program was built without plugins; build it with the feature `plugins` of the crate `admittance`"
     )]
     NoEngine,
-    /// The engine rejects its configuration, or the pool's address space cannot be reserved.
+    /// The engine rejects its configuration, for example because it does not support the processor.
     #[error("the WebAssembly engine cannot be started: {0}")]
     Engine(String),
     /// The ticker thread cannot be started.

@@ -10,7 +10,7 @@ use admittance_sandbox::{Configured, Limits, PluginConfig};
 
 use crate::{
     guest::{ANSWER, Answer, CONFIGURED, Guest, SCRATCH, TEXT, data},
-    harness::{answer, call, config, load, load_with, request, sandbox, small},
+    harness::{answer, call, config, load, load_with, log_lines, request, sandbox, small},
     wrapper::wrapped,
 };
 
@@ -55,6 +55,22 @@ async fn a_plugins_verdict_becomes_the_response() {
     ] {
         assert_eq!(verdict(&answer(&guest).await.unwrap()), expected);
     }
+}
+
+#[tokio::test]
+async fn without_address_space_for_the_pool_each_call_maps_its_own_memory() {
+    // 20,000 calls of up to four memories need 320 TiB, and processes have 128.
+    let sandbox = small(20_000);
+    let plugin = load_with(&sandbox, &Guest::default(), "{}", &config())
+        .await
+        .unwrap();
+    assert_eq!(verdict(&call(&plugin).await.unwrap()), "allow []");
+    assert!(
+        log_lines()
+            .iter()
+            .any(|line| line.contains("address space for their memories cannot be reserved")),
+        "the log says it"
+    );
 }
 
 /// A function that recurses without end, and needs stack for its argument.

@@ -80,7 +80,8 @@ impl Machine {
 
     fn emulator(&self) -> Command {
         let mut emulator = Command::new(format!("qemu-{}", self.0));
-        emulator.args(["-L", &self.libraries()]);
+        // The emulator takes memory for each page that the program reserves, so it limits the addresses to 256 GiB.
+        emulator.args(["-R", "0x4000000000", "-L", &self.libraries()]);
         emulator
     }
 }
