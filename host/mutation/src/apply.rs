@@ -73,7 +73,7 @@ fn member((name, value): (&String, &Value)) -> usize {
 impl Mutator {
     /// Applies the mutator to an object. Returns whether the object was changed.
     ///
-    /// Missing objects and lists of the location are created, unless a path test forbids that.
+    /// Creates missing objects and lists along the location, unless a path test forbids that.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Applies the steps from `index` on to a value. Returns whether the value was changed.
+    /// Applies the steps that begin at `index` to a value. Returns whether the value was changed.
     fn at(&mut self, value: &mut Value, index: usize) -> Result<bool, Failure> {
         self.growth.visit()?;
         match (self.steps.get(index), value) {
@@ -130,14 +130,14 @@ impl Walk<'_> {
         let mut next = self.missing(index + 1);
         let is_changed = self.at(&mut next, index + 1)?;
         if is_changed {
-            // The content of the new value was counted when its parts were set.
+            // Only the field's name is counted here: the content was counted when the parts of the new value were set.
             self.growth.replace(name.len() + 4, 0)?;
             object.insert(name.to_owned(), next);
         }
         Ok(is_changed)
     }
 
-    /// Applies the steps from `index` on to every item of a list.
+    /// Applies the steps that begin at `index` to every item of a list.
     fn each(&mut self, list: &mut [Value], index: usize) -> Result<bool, Failure> {
         let mut is_changed = false;
         if self.may_be(true, index) {
@@ -148,7 +148,8 @@ impl Walk<'_> {
         Ok(is_changed)
     }
 
-    /// Applies the steps from `index` on to the items whose key has this value, or to a new item if no item has it.
+    /// Applies the steps that begin at `index` to the items whose key has this value, or to a new item if no item has
+    /// it.
     fn item(&mut self, list: &mut Vec<Value>, key: &str, of: &Value, index: usize) -> Result<bool, Failure> {
         let mutator = self.mutator;
         // If the path ends at an item, only the mutation `Assign` is possible, and it sets the whole item.
@@ -187,7 +188,7 @@ impl Walk<'_> {
         Ok(is_added)
     }
 
-    /// Returns whether the path tests allow the value after this step to exist (`there`), or to be missing.
+    /// Returns whether the path tests allow that the value at this step exists (if `there`) or is missing (otherwise).
     fn may_be(&self, there: bool, index: usize) -> bool {
         let mut tests = self.mutator.tests.iter();
         tests.all(|(step, must_exist)| *step != index || *must_exist == there)

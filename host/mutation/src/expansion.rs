@@ -25,7 +25,7 @@ pub struct Expansion {
 /// Describes how one object is generated from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generation {
-    /// The path to the generated object in its generator, such as `spec` and `template`.
+    /// The path of the generated object in its generator: `spec` and `template` for the Pod of a Job.
     pub source: Vec<String>,
     /// The kind of the generated object.
     pub kind: GroupVersionKind,
@@ -119,7 +119,7 @@ struct Template {
 }
 
 impl Template {
-    /// Builds the generated object; returns `None` if the generator has no object at the source.
+    /// Builds the generated object; returns `None` if the generator has no object at the path `source`.
     fn object(self, generator: Option<&Value>) -> Option<Object> {
         let Generation { source, kind } = self.generation;
         let found = source

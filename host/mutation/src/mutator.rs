@@ -202,7 +202,8 @@ pub(crate) async fn mutate(
         let selected = selected.iter().filter_map(|index| mutators.get(*index)).collect();
         let run = Run {
             selected,
-            // Gatekeeper also limits the rounds: each mutator may need one.
+            // Gatekeeper also limits the number of rounds: each mutator may need a round of its own, and the last round
+            // changes nothing.
             rounds: mutators.len() + 1,
             metadata: &metadata,
         };
@@ -217,7 +218,8 @@ pub(crate) struct AssignableMetadata {
 }
 
 impl AssignableMetadata {
-    /// Reads name and namespace from the object, or else from the request: the control plane may add them later.
+    /// Reads the name and namespace from the object, or from the request if the object does not have them yet: the
+    /// control plane may add them later.
     fn read(object: &Object, namespace: Option<&str>, name: &str) -> Self {
         let of = |pointer: &str, otherwise: &str| {
             let text = object.value().pointer(pointer).and_then(Value::as_str);

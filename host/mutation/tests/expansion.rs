@@ -1,4 +1,4 @@
-//! Stages that see objects generated from the objects of requests.
+//! Tests stages that see the objects generated from the objects of requests.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -113,7 +113,7 @@ async fn result(stage: Stage, object: Value) -> StageResult {
 
 /// Source: Gatekeeper 3.20, pkg/expansion/system.go.
 #[tokio::test(start_paused = true)]
-async fn a_stage_sees_the_object_of_the_last_generation() {
+async fn a_stage_for_cronjobs_sees_the_generated_pod() {
     let mut selecting = stage();
     selecting.spec.object_selector = labelled("a", "b");
     for stage in [stage(), selecting] {
@@ -166,7 +166,7 @@ async fn selectors_and_rules_match_generated_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_generator_without_an_object_at_the_source_is_a_failure() {
+async fn an_object_without_a_template_to_generate_from_fails_the_stage() {
     let mut object = cron_job();
     object["spec"]["jobTemplate"]["spec"] = json!({"template": []});
     let StageResult::Failed { failure, .. } = result(stage(), object).await else {
@@ -179,7 +179,7 @@ async fn a_generator_without_an_object_at_the_source_is_a_failure() {
     );
 }
 
-/// Allows every request, and records the address of its object's text.
+/// Allows every request, and records the memory address of the object's text.
 struct Remember(Arc<Mutex<Vec<usize>>>);
 
 #[async_trait]

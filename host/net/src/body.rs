@@ -95,12 +95,12 @@ impl Replay {
         body.map(ReplayBody::new)
     }
 
-    /// Returns whether the connection dropped the body. It does so after reading the body to its end.
+    /// Returns whether the connection has dropped the body. A connection drops a body after reading it to the end.
     pub(crate) fn is_body_gone(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
 
-    /// Waits until the body was read to its end or dropped.
+    /// Waits until the body has been read to its end or dropped.
     pub(crate) async fn body_ended(&self) {
         self.0.ended.notified().await;
     }
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_an_unread_body_is_returned() {
+    async fn only_an_unread_body_can_be_sent_again() {
         let (body, replay) = ReplayBody::new(Body::from("abc"));
         drop(body);
         let (mut body, second) = replay.take_untouched().unwrap();

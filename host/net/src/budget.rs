@@ -51,7 +51,8 @@ impl BodyBudget {
 }
 
 impl BodyMemory {
-    /// Begins with no memory for the request's client. A request without a [`BodyBudget`] is not limited.
+    /// Creates the permit for a body of the request's client, which occupies no memory yet. A request without a
+    /// [`BodyBudget`] is not limited.
     pub fn begin(extensions: &Extensions) -> Result<Self, NoBodyMemory> {
         let budget = extensions.get::<BodyBudget>().zip(extensions.get::<Client>());
         let permit =
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_budget_nothing_is_limited() {
+    fn without_a_budget_bodies_are_not_limited() {
         let mut memory = BodyMemory::begin(&Extensions::new()).unwrap();
         assert!(memory.take(usize::MAX).is_ok());
     }

@@ -10,7 +10,8 @@ pub fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a 
     })
 }
 
-/// Returns the first of the [`causes`] with this type: of nested I/O errors the innermost, which is most specific.
+/// Returns the first of the [`causes`] that has this type. Of nested I/O errors, the innermost is returned, because it
+/// is the most specific.
 pub fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     let wraps_another =
         |error: &(dyn Error + 'static)| wrapped(error).is_some_and(|inner| inner.is::<io::Error>());

@@ -1,4 +1,4 @@
-//! An HTTP client for servers that operators name: registries of modules, sinks of decisions, the admin API.
+//! An HTTP client for servers that operators name: module registries, decision sinks, the admin API.
 //!
 //! [`HttpClient`] uses HTTP/1.1 and proxies, and follows no redirects. It keeps connections open for later requests.
 
@@ -110,7 +110,7 @@ impl ClientRequest {
 #[derive(Clone, Debug, Default)]
 pub struct RequestBody {
     rest: Bytes,
-    /// The size of the body, and the counter of the bytes that were sent.
+    /// The size of the body, and a counter of the bytes sent so far.
     counted: Option<(usize, Arc<AtomicU64>)>,
 }
 

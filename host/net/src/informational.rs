@@ -15,7 +15,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The first bytes of an informational response of HTTP/1.
 const INFORMATIONAL: &[u8] = b"HTTP/1.1 1";
 
-/// The types of HTTP/2 frames that have the head of a response (RFC 9113, section 6).
+/// The types of HTTP/2 frames that carry the head of a response (RFC 9113, section 6).
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 

@@ -10,7 +10,7 @@ use std::{
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// A client gets another permit while it has fewer than this many times the free permits.
+/// A client may take another permit while the permits that it holds are fewer than this many times the free ones.
 const SHARE: usize = 3;
 
 /// Limits concurrent connections, requests or streams. Clones share the limit. `K` is the address or name of a client.
@@ -39,7 +39,8 @@ pub struct Permit<K: Eq + Hash = Network> {
     count: usize,
 }
 
-/// The address that identifies a client. For IPv6 it is the /64 network, all of whose addresses one client may use.
+/// The address that identifies a client. For IPv6, it is the /64 network, because one client may use all addresses of
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network(IpAddr);
 
@@ -148,7 +149,8 @@ pub fn default_connections() -> usize {
     connections_for(getrlimit(Resource::Nofile).current)
 }
 
-/// Returns how many client connections these file descriptors allow. Each may need one more for the upstream.
+/// Returns how many client connections these file descriptors allow. Each connection may need a second descriptor, for
+/// the upstream.
 fn connections_for(descriptors: Option<u64>) -> usize {
     let descriptors = descriptors.unwrap_or(u64::MAX);
     // If descriptors are scarce, half of them are reserved.

@@ -102,7 +102,8 @@ pub struct ConnectionLimits {
 
 #[derive(Debug)]
 pub struct Listener {
-    /// Not a listener of tokio, because the runtime that accepts may differ from the one that binds the port.
+    /// The standard library's listener instead of tokio's, because the runtime that accepts may differ from the one
+    /// that binds the port.
     tcp: std::net::TcpListener,
     tls: Option<ServerTls>,
     limits: ConnectionLimits,
@@ -134,8 +135,8 @@ impl Listener {
         self.tcp.local_addr()
     }
 
-    /// Accepts connections until it is stopped, and returns when the last connection has ended. The threads of
-    /// `workers` serve the connections, or this runtime if there are none.
+    /// Accepts connections until it is stopped, and returns when the last connection has ended. The connections are
+    /// served by the threads of `workers`, or by this runtime if `workers` is `None`.
     pub async fn serve<H: Handler>(self, handler: H, stop: Stop, workers: Option<Workers>) {
         let Some(workers) = workers else {
             return self.accept(handler, stop, None).await;

@@ -82,7 +82,7 @@ impl Identity {
 
 /// A certificate with its chain and key, as PEM in memory instead of in files. Clones share the PEM.
 #[derive(Clone, derive_more::Debug)]
-// Omits the key, which is secret.
+// `Debug` omits the key, which is secret.
 #[debug("SharedIdentity {{ source: {source:?}, .. }}")]
 pub struct SharedIdentity {
     /// The source of the PEM, which messages name.
@@ -91,7 +91,7 @@ pub struct SharedIdentity {
 }
 
 #[derive(Clone, PartialEq, Eq, derive_more::Debug)]
-// Omits the key, which is secret.
+// `Debug` omits the key, which is secret.
 #[debug("IdentityPem {{ certificate: {certificate:?}, .. }}")]
 pub struct IdentityPem {
     pub certificate: String,
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_identity_without_files_can_be_replaced() {
+    async fn a_certificate_that_is_not_in_a_file_can_be_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let read = |identity: &Identity| IdentityPem {
             certificate: std::fs::read_to_string(&identity.certificate).unwrap(),

@@ -192,8 +192,8 @@ impl Upstream {
         }
     }
 
-    /// Creates an upstream of one more server, with the same configuration and connection pool. Its tunnels end with
-    /// those of this upstream. The server gets the client's `Host`, as web pages require.
+    /// Creates an upstream of one more server, with the same configuration and connection pool. The tunnels of both
+    /// upstreams end together. The server gets the client's `Host`, as web pages require.
     pub fn beside(&self, server: Server) -> Self {
         Self {
             servers: Arc::new(ServerSet::new(Servers::Listed(vec![server]), Choice::Turns)),

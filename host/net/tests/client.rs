@@ -1,4 +1,4 @@
-//! The HTTP client, against servers that send prepared bytes.
+//! Tests the HTTP client against servers that send prepared bytes.
 
 #![expect(
     clippy::unwrap_used,
@@ -28,7 +28,8 @@ fn client(proxy: ProxyChoice) -> HttpClient {
     HttpClient::new(tls::client(Trust::SystemAnd(None), None).unwrap(), options)
 }
 
-/// Starts a server that answers one request by repeating these bytes. The task returns the request.
+/// Starts a server that answers one request with these bytes, and repeats an informational response endlessly. The task
+/// returns the request.
 async fn server(answer: &'static [u8]) -> (Url, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/a?b=c", listener.local_addr().unwrap());

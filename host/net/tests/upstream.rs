@@ -350,7 +350,7 @@ async fn the_least_loaded_server_gets_the_next_request() {
         waiting.push(start());
         assert_eq!(soon(arrivals.recv()).await.unwrap(), "a");
     }
-    // A new server has no request in flight, and a server that stays keeps its count.
+    // A new server has no request in flight, and a server that remains registered keeps its count.
     sender.send_replace(known(&[("n2", b), ("n3", c)]));
     for _ in 0..3 {
         waiting.push(start());

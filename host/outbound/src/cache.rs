@@ -55,7 +55,7 @@ pub(crate) struct Cache {
 
 #[derive(Debug, Default)]
 struct Entries {
-    /// Each response with the number of its last use, which is its key in `by_use`.
+    /// Each response with the number of its last use. This number is the response's key in `by_use`.
     by_key: HashMap<Arc<Key>, (u64, Arc<Stored>)>,
     by_use: BTreeMap<u64, Arc<Key>>,
     uses: u64,
@@ -101,7 +101,8 @@ impl Entries {
 /// The result of looking up a request in the cache.
 pub(crate) enum CacheLookup {
     Answer(Answer),
-    /// The stored response is stale. With these headers, the server can confirm it instead of sending it again.
+    /// The stored response is stale. A request with these headers lets the server confirm it instead of sending it
+    /// again.
     Revalidate(Arc<Stored>, HeaderMap),
     Send,
 }
@@ -114,8 +115,9 @@ const OPTIONS: CacheOptions = CacheOptions {
     ignore_cargo_cult: false,
 };
 
-/// The estimated memory of a response besides its strings, and of a header besides its name and value, in bytes.
+/// The estimated memory of a response without its strings, in bytes.
 const OVERHEAD: usize = 1 << 10;
+/// The estimated memory of a header without its name and value, in bytes.
 const HEADER_OVERHEAD: usize = 1 << 8;
 
 /// The largest `Age` of a cached response, in seconds. Values near the maximum would overflow in the policy.
@@ -134,7 +136,8 @@ impl Cache {
         self.entries.lock()
     }
 
-    /// Returns whether the cache may answer the request: not if the plugin adds credentials, conditions or ranges.
+    /// Returns whether the cache may answer the request. It may not if the plugin itself sets credentials, conditions
+    /// or ranges.
     pub(crate) fn may_answer(request: &request::Parts) -> bool {
         let own = [
             header::AUTHORIZATION,
@@ -162,7 +165,7 @@ impl Cache {
         }
     }
 
-    /// Removes the cached responses of this URI, before a request is sent that may change its content.
+    /// Removes the cached responses of a URI, whose content the caller's request may change.
     pub(crate) fn invalidate(&self, uri: &Uri) {
         let mut entries = self.entries();
         let keys: Vec<_> = entries

@@ -327,7 +327,7 @@ async fn a_post_discards_the_cached_responses_of_its_uri() {
 }
 
 #[tokio::test]
-async fn a_loopback_address_is_used_when_the_grant_names_it() {
+async fn a_loopback_address_is_allowed_if_the_grant_names_it() {
     let scene = Scene::with_tls(false).await;
     for host in ["127.0.0.1", "localhost"] {
         let origin = scene.origin("http", host);
@@ -401,7 +401,7 @@ async fn a_request_with_endless_informational_responses_fails() {
 }
 
 #[tokio::test]
-async fn an_unreachable_server_is_a_failure() {
+async fn a_request_to_an_unreachable_server_fails() {
     let scene = Scene::new().await;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let origin = format!("https://{HOST}:{}", listener.local_addr().unwrap().port());
@@ -419,7 +419,7 @@ async fn an_unreachable_server_is_a_failure() {
 }
 
 #[tokio::test]
-async fn a_credential_is_added_only_for_its_origins() {
+async fn a_credential_is_sent_only_to_its_origins() {
     let mut scene = Scene::new().await;
     let (credential, file) = scene.credential("secret-1\n");
     scene.config.credentials.insert("policy".to_owned(), credential);

@@ -43,13 +43,13 @@ const REFUSED: u8 = 3;
 /// The exit code of a compiler whose parent has died.
 const ORPHANED: i32 = 4;
 
-/// The largest compiled form, in bytes. Python's interpreter has 90 MiB.
+/// The largest compiled form, in bytes. Python's interpreter compiles to 90 MiB.
 const ARTIFACT_MAX: u64 = 512 << 20;
 
-/// The prefix of the line of standard error in which a compiler reports that it is not confined.
+/// The prefix of the line on standard error that says that a compiler is not confined.
 const UNCONFINED: &str = "unconfined: ";
 
-/// The part of a compiler's standard error that is read, in bytes.
+/// The maximum number of bytes that are read from a compiler's standard error.
 const STDERR_MAX: u64 = 16 << 10;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -88,7 +88,7 @@ pub fn compile(job: &str) -> ExitCode {
     }
 }
 
-/// Returns the compiled form, or the reason for refusing the component. The outer error has another cause.
+/// Returns the compiled form, or the reason for refusing the component. The outer error reports any other failure.
 #[allow(clippy::disallowed_methods, reason = "the compiler is a process of its own")]
 fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
     limit(job).map_err(|error| format!("the limits of the compiler cannot be set: {error}"))?;
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_after_the_notice_about_confinement_are_reported() {
+    fn compiler_errors_after_the_confinement_notice_are_reported() {
         for (said, rest) in [
             ("", ""),
             (

@@ -25,9 +25,9 @@ pub struct SandboxConfig {
     pub compile_memory: u64,
     /// The maximum processor time for compiling one component, in whole seconds. Default 60 s.
     pub compile_time: Duration,
-    /// The wall-clock limit of one compilation, without the time in the queue. It should only end a
-    /// [`compiler`](Self::compiler) that hangs. The limit on processor time ends any other, so that a large module does
-    /// not fail because the machine is busy. Default 1 h.
+    /// The wall-clock limit of one compilation, without the time in the queue. It is meant only for a
+    /// [`compiler`](Self::compiler) that hangs: the limit on processor time ends every other compilation, so that a
+    /// large module does not fail because the machine is busy. Default 1 h.
     pub prepare_timeout: Duration,
     /// The maximum processor time of `describe` or `configure`. The wall-clock time may be ten times that. Default 10
     /// s.
@@ -83,7 +83,7 @@ pub struct PluginConfig {
 pub struct Limits {
     /// The maximum size of all memories of the plugin together, in bytes. Default 64 MiB.
     pub memory: usize,
-    /// The maximum time of a call, with its wait for a slot, unless the chain's deadline is earlier. Default 1 s.
+    /// The maximum time of a call, including its wait for a slot, unless the chain's deadline is earlier. Default 1 s.
     pub time: Duration,
     /// The maximum size of all strings in a response together, in bytes. Default 1 MiB.
     pub output: usize,

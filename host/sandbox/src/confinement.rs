@@ -118,10 +118,10 @@ mod tests {
 
     /// The environment variable of the child process in which the test runs, because a process stays confined.
     const CHILD: &str = "ADMITTANCE_TEST_CONFINED";
-    const NAME: &str = "confinement::tests::a_confined_process_opens_no_files_and_sockets";
+    const NAME: &str = "confinement::tests::a_confined_process_cannot_open_files_or_sockets";
 
     #[test]
-    fn a_confined_process_opens_no_files_and_sockets() {
+    fn a_confined_process_cannot_open_files_or_sockets() {
         if std::env::var_os(CHILD).is_some() {
             // The process exits here, because the test harness would write files.
             process::exit(if confined() { 0 } else { 1 });

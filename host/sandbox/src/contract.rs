@@ -154,7 +154,7 @@ fn invalid(message: String) -> Failure {
     Failure::new(FailureKind::InvalidResponse, message)
 }
 
-/// The number of bytes that each string in a list counts in addition to its content.
+/// The number of bytes that each string in a list adds to the size, besides its content.
 const EACH: usize = 8;
 
 /// Returns the total size of all strings of a response, in bytes.

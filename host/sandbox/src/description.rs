@@ -50,8 +50,8 @@ pub enum Capability {
 }
 
 impl Description {
-    /// Lists the granted capabilities that the plugin does not declare. Only the type of capability counts: any granted
-    /// origin is declared if the plugin declares another origin.
+    /// Lists the granted capabilities that the plugin does not declare. Only the type of capability counts: if the
+    /// plugin declares any origin, every granted origin counts as declared.
     pub fn undeclared(&self, grants: &Grants) -> Vec<&'static str> {
         let declares = |is_it: fn(&Capability) -> bool| self.capabilities.iter().any(is_it);
         let granted = [

@@ -37,11 +37,11 @@ pub(crate) mod per_call {
     pub(crate) const TABLES: u32 = 4;
     /// The maximum number of elements in a table. Python's function table has about 6,000.
     pub(crate) const TABLE_ELEMENTS: usize = 20_000;
-    /// Each guest runs on a stack of its own.
+    /// A call runs one guest, on one stack.
     pub(crate) const STACKS: u32 = 1;
 }
 
-/// The bytes of a slot's memories and of its tables that stay in memory for the next call.
+/// The numbers of bytes of a slot's memories and of its tables that stay in memory for the next call.
 const RESIDENT: (usize, usize) = (512 << 10, 64 << 10);
 
 /// The maximum number of plugins that are prepared concurrently. They have slots of their own, so that they and
@@ -135,7 +135,7 @@ impl Sandbox {
 }
 
 impl Inner {
-    /// Keeps the ticker running until the returned guard is dropped, while a guest runs.
+    /// Keeps the ticker running until the returned guard is dropped. The guard must live as long as a guest runs.
     pub(crate) fn running(&self) -> TickerGuard {
         self.ticker.enter()
     }
@@ -189,7 +189,8 @@ pub(crate) enum Effort {
     Full,
 }
 
-/// Creates the settings of a compiler, in any process. The same engine runs code that was compiled with any effort.
+/// Creates the settings of the compiler, in this process or in a compiler process. Code that was compiled with either
+/// effort runs in the same engine.
 pub(crate) fn compile_settings(effort: Effort) -> Config {
     let mut config = Config::new();
     config

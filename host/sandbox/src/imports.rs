@@ -48,7 +48,7 @@ pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<Linked, Err
     })
 }
 
-/// Guesses what a component without the exports of a plugin is, for the error.
+/// Guesses, for the error message, what a component is that lacks the exports of a plugin.
 fn no_exports(component: &Component) -> String {
     let component_type = component.component_type();
     let is_program = component_type
@@ -111,8 +111,8 @@ fn satisfy_imports(linker: &mut Linker<CallState>, component: &Component) -> Res
     Err(Error::UnknownImport(names.join(", ")))
 }
 
-/// Defines an interface as functions that fail the call. `resources` were defined earlier: other interfaces import
-/// them, and must not define them again.
+/// Defines an interface as functions that fail the call. `resources` are the types that were defined for earlier
+/// interfaces: an interface that imports them must not define them again.
 fn define_denials(
     linker: &mut Linker<CallState>,
     engine: &Engine,

@@ -49,7 +49,7 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// Fails when the module is not a plugin of an accepted version, has unknown imports, or exceeds a limit of time.
+    /// Fails when the module is not a plugin of an accepted version, has unknown imports, or exceeds a time limit.
     pub async fn inspect(&self, module: impl Into<Bytes>) -> Result<ModuleInspection, Error> {
         let module = module.into();
         check_bytes(&module, self.inner.config.module_size_max)?;

@@ -5,10 +5,10 @@
 //! use only if the table and its elements are in one module. Python's interpreter consists of 14 modules with 2,300
 //! imports and 5,667 elements.
 //!
-//! The modules have levels, and those of one level are merged. A host function that needs the memory of a module can be
-//! created only after that module. Modules of the first level import no such function; modules of each next level
-//! import functions that need the previous one. Toolchains produce two levels: almost everything, and a small module
-//! that puts the host's functions into a table.
+//! Each module is assigned to a level, and the modules of each level are merged. A host function that needs the memory
+//! of a module can be created only after that module. Modules of the first level import no such function; modules of
+//! each next level import functions that need the previous one. Toolchains produce two levels: almost everything, and a
+//! small module that puts the host's functions into a table.
 
 use wasm_encoder::ExportKind;
 use wasmparser::ExternalKind;

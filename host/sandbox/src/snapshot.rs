@@ -206,7 +206,7 @@ impl<'a> WrapperComponent<'a> {
             if instances.next().is_some() {
                 return Err("a nested component is instantiated twice".to_owned());
             }
-            // The modules of a component that is never instantiated never run.
+            // A component that is never instantiated gets no index here, because its modules never run.
             if let Some(section) = wrapper.sections.get_mut(nested.section) {
                 section.instance = first;
             }

@@ -10,11 +10,12 @@ use wasmparser::{DataKind, DataSectionReader, MemoryType, Operator, Parser, Payl
 
 use crate::kubewarden::CORE_MODULE;
 
-/// The data of a snapshot is extended to multiples of this size, so that other settings give it the same bounds.
+/// The data of a snapshot is extended to multiples of this size, so that its bounds are the same with most other
+/// settings.
 const UNIT: u64 = 64 << 10;
 
-/// If the data spans more bytes than this, it is only replaced if segments contain more than half of them. Wasmtime
-/// maps data into memory under the same condition.
+/// If the data spans more bytes than this, it is replaced only if segments contain more than half of those bytes.
+/// Wasmtime maps data into memory under the same condition.
 const SPARSE_MAX: u64 = 16 << 20;
 
 /// The ids of a component's sections that contain modules and components.
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshots_that_differ_only_in_data_are_equal_with_fillers() {
+    fn snapshots_that_differ_only_in_data_have_equal_templates() {
         let snapshot = |data: &str| {
             // One segment is empty: wizer leaves it in place of a passive segment that the code refers to.
             let text = format!(

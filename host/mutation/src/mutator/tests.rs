@@ -92,7 +92,7 @@ async fn a_mutator_that_cannot_be_applied_fails_the_hook() {
 
 /// Source: Gatekeeper 3.x, pkg/mutation/match/match.go, which matches the object again in each round.
 #[tokio::test]
-async fn a_mutator_applies_only_to_selected_requests_and_labels() {
+async fn a_mutator_applies_only_to_requests_and_labels_that_it_selects() {
     let object = json!({"metadata": {"name": "web"}, "spec": {}});
     let on = || LabelSelector::new(vec![Requirement::equals("inject", "on").unwrap()]);
     let mut labelled = assign("a", "spec.a", 1);
@@ -169,7 +169,7 @@ fn invalid_path_tests_are_refused() {
 
 /// A client can send many items, and a mutator may add a field to each item.
 #[tokio::test]
-async fn the_size_of_the_result_is_limited() {
+async fn the_size_of_a_mutated_object_is_limited() {
     let pod = |items: usize, item: Value| json!({"spec": {"containers": vec![item; items]}});
     let image = "registry.example.com/".to_owned() + &"a".repeat(10_000);
     let policy = || assign("policy", "spec.containers[name: *].imagePullPolicy", "Always");

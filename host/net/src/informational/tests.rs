@@ -50,7 +50,7 @@ fn informational_heads_are_counted_however_they_are_split() {
 }
 
 #[test]
-fn informational_heads_are_limited_and_bodies_are_not() {
+fn informational_heads_are_limited_but_bodies_are_not() {
     let mut large = b"HTTP/1.1 103 Early Hints\r\nlink: ".to_vec();
     large.resize(Credit::PER_REQUEST.bytes + 1, b'x');
     assert_eq!(requested().count_received(&large), Err(TooManyInformational));
@@ -71,7 +71,7 @@ fn informational_heads_are_limited_and_bodies_are_not() {
 }
 
 #[test]
-fn each_request_has_its_own_credit() {
+fn each_request_has_its_own_limit_of_informational_responses() {
     let mut connection = requested();
     for _ in 0..3 {
         assert_eq!(

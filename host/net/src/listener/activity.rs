@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_incomplete_head_expires_although_bytes_arrive() {
+    async fn an_incomplete_request_head_expires_even_if_bytes_arrive() {
         let activity = activity();
         let drip = async {
             loop {

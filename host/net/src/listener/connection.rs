@@ -160,7 +160,7 @@ impl<H: Handler> Connection<H> {
         let mut connection = Box::pin(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let (mut stopped, mut is_stopping) = (WhenWoken::new(self.stop.graceful.cancelled()), false);
         let mut expired = WhenWoken::new(activity.expired());
-        // The deadline for requests in flight, once the client's certificate was revoked.
+        // The deadline for requests in flight, set when the client's certificate is revoked.
         let mut grace = None;
         loop {
             tokio::select! {

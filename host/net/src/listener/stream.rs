@@ -10,7 +10,7 @@ pub(super) type TrackedStream<S> = TurnTakingStream<S, Tracker<S>>;
 
 pub(super) struct Tracker<S> {
     activity: Activity,
-    /// Receives the stream when hyper or a tunnel drops it.
+    /// Sends the stream to its next user when hyper or a tunnel drops it.
     released: Option<oneshot::Sender<S>>,
 }
 

@@ -25,7 +25,8 @@ const LARGEST_CHUNK: usize = 16 * 1024;
 pub struct TransferLimits {
     /// The idle timeout of a client that sends a request's body or reads a reply.
     pub client: Duration,
-    /// The minimum rate of a client in bytes per second, measured whenever waits for it add up to `client`; 0 for none.
+    /// The minimum rate of a client in bytes per second; 0 for none. The rate is computed each time the waits for the
+    /// client add up to the timeout `client`.
     pub minimum_rate: u64,
     /// The idle timeout of an upstream that reads a request's body or sends a reply.
     pub upstream: Duration,
@@ -68,7 +69,7 @@ pub struct Transfer {
     ended: CancellationToken,
 }
 
-/// The state of the request's body and the reply's, which the connection checks.
+/// The state of the request's body and of the reply's body. The connection checks it.
 #[derive(Debug)]
 pub(super) struct TransferState {
     client: SocketAddr,
@@ -190,7 +191,8 @@ impl Transfer {
         })
     }
 
-    /// Applies the limits to the reply's body. The request is in flight until the returned body is dropped or stalls.
+    /// Applies the limits to the reply's body. The request counts as in flight until the returned body is dropped or
+    /// stalls.
     pub(super) fn send(self, body: Body) -> Body {
         let shared = self.shared.clone();
         {
@@ -266,7 +268,7 @@ impl TransferState {
         let bodies = (flows.request.end(), flows.reply.end());
         let wakers = [flows.request.waker.take(), flows.reply.waker.take()];
         drop(flows);
-        // The inner bodies may have locks, so they are dropped after this lock is released.
+        // Dropping the inner bodies may take other locks, so this lock is released first.
         drop(bodies);
         self.stalled.notify_one();
         wakers.into_iter().flatten().for_each(Waker::wake);
@@ -410,7 +412,7 @@ impl http_body::Body for LimitedBody {
 
 impl Drop for LimitedBody {
     fn drop(&mut self) {
-        // The inner bodies may have locks, so they are dropped after this lock is released.
+        // Dropping the inner bodies may take other locks, so this lock is released first.
         let ended = self.shared.flows.lock().flow(self.direction).end();
         drop(ended);
     }

@@ -54,13 +54,14 @@ fn end(certificate: &X509Certificate<'_>) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// Returns when a certificate expires; `None` if the certificate cannot be parsed.
+/// Returns the time at which a certificate expires; `None` if the certificate cannot be parsed.
 pub fn not_after(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let (_, parsed) = parse_x509_certificate(certificate).ok()?;
     Some(end(&parsed))
 }
 
-/// Returns a subject's common names, and its alternative DNS names and URIs; none if they cannot be parsed.
+/// Returns a subject's common names, and its alternative DNS names and URIs; the list is empty if the certificate
+/// cannot be parsed.
 pub fn subject_names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok((_, parsed)) = parse_x509_certificate(certificate) else {
         return Vec::new();

@@ -28,7 +28,7 @@ pub enum Trust<'a> {
 }
 
 impl<'a> Trust<'a> {
-    /// Returns the certificates in the file, or else the CAs of the operating system.
+    /// Trusts the certificates in the file, or the CAs of the operating system if there is no file.
     pub fn file_or_system(file: Option<&'a Path>) -> Self {
         file.map_or(Self::System, Self::File)
     }
@@ -95,8 +95,9 @@ fn add(roots: &mut RootCertStore, certificates: &[CertificateDer<'static>]) -> R
     Ok(())
 }
 
-/// Returns a client configuration that trusts only these CAs, and accepts RSA keys between 1024 bits and
-/// [`SHORTEST_RSA_KEY`](super::SHORTEST_RSA_KEY), of CAs and servers. Use it only until the keys are replaced.
+/// Returns a client configuration that trusts only these CAs, and accepts even RSA keys of CAs and servers that are
+/// shorter than [`SHORTEST_RSA_KEY`](super::SHORTEST_RSA_KEY), down to 1024 bits. Use it only until the keys are
+/// replaced.
 pub fn client_of_short_keys(authorities: &[CertificateDer<'static>]) -> Result<ClientConfig, TlsError> {
     let provider = short_rsa::provider();
     let builder = ClientConfig::builder_with_provider(provider)
@@ -160,7 +161,7 @@ impl ClientTls {
         })
     }
 
-    /// Requires this name in servers' certificates, for certificates that do not contain the host of the URL.
+    /// Requires this name in servers' certificates instead of the host of the URL.
     pub fn with_server_name(self, name: &str) -> Result<Self, InvalidServerName> {
         let name = DnsName::try_from(name).map_err(|_| InvalidServerName(name.to_owned()))?;
         Ok(Self {

@@ -62,7 +62,8 @@ impl ServerTls {
     }
 }
 
-/// Loads a configuration with its own sessions: after a reload, clients must present their certificates again.
+/// Loads a configuration that shares no TLS sessions with the previous one, so that clients must present their
+/// certificates again after a reload.
 fn load(
     usage: Usage,
     identity: &Identity,
@@ -111,7 +112,7 @@ fn with_protocols(mut config: ServerConfig) -> ServerConfig {
 pub struct TlsConnection {
     current: watch::Receiver<Arc<Material<ServerConfig>>>,
     config: Arc<ServerConfig>,
-    /// The client's certificate with its chain, or empty.
+    /// The client's certificate with its chain; empty if the client has none.
     client: Vec<CertificateDer<'static>>,
 }
 

@@ -1,6 +1,7 @@
 //! Accepts signatures by RSA keys of at least 1024 bits, which an operator may allow until the keys are replaced.
 //!
-//! `ring` verifies them only for PKCS #1 with SHA-256, which CAs use. TLS 1.3 requires PSS, so TLS 1.2 is used.
+//! `ring` verifies signatures by such keys only for PKCS #1 with SHA-256, which CAs use. TLS 1.3 requires PSS, so TLS
+//! 1.2 is used.
 
 use std::sync::{Arc, LazyLock};
 

@@ -77,7 +77,7 @@ pub(super) fn prepare_response<B>(response: &mut Response<B>, switches: bool) {
 
 fn strip(headers: &mut HeaderMap) {
     // Content-Length must be ignored in a chunked message (RFC 9112, section 6.3). The next hop gets no
-    // Transfer-Encoding, so it would use the length and read another message.
+    // Transfer-Encoding, so it would use Content-Length and read a different message.
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_prepared_for_the_upstream() {
+    fn hop_by_hop_headers_are_removed_and_forwarding_headers_are_set() {
         let mut request = head(&[
             ("host", "proxy:80"),
             ("connection", "close, X-Once ,te"),

@@ -44,7 +44,8 @@ impl Health {
         last.filter(|_| !self.is_up())
     }
 
-    /// Records the reason why the server is down. A downtime that continues keeps its beginning.
+    /// Records the reason why the server is down. If the server was down already, the beginning of the downtime does
+    /// not change.
     #[allow(clippy::disallowed_methods, reason = "this crate knows no `Moment`")]
     fn record_down(&self, reason: String) {
         let is_new = self.is_up();

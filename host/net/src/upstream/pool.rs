@@ -1,6 +1,7 @@
 //! The pool of connections to upstream servers.
 //!
-//! A connection has no task: the request, and then the reply's body, drive it. So a server's reply wakes the request.
+//! A connection has no task of its own: it is polled by the request that uses it, and then by the body of the reply. So
+//! bytes from the server wake the task of the request directly.
 
 use std::{
     collections::VecDeque,
@@ -60,7 +61,7 @@ struct IdleConnections(Mutex<IdleList>);
 #[derive(Default)]
 struct IdleList {
     connections: VecDeque<IdleConnection>,
-    /// The task that closes connections after [`IDLE`]; `None` if there are none.
+    /// The task that closes connections after [`IDLE`]; `None` if no such task is running.
     closing: Option<JoinHandle<()>>,
 }
 
@@ -88,7 +89,7 @@ pub(super) struct ReplyBody {
     /// `None` after the end of the body, or if a task drives the connection. Declared after `incoming`, so that it is
     /// dropped last: the connection does not wait for an unread rest.
     lease: Option<Lease>,
-    /// An error to report at the next poll, after the bytes before it were sent.
+    /// An error to report at the next poll, after the bytes that precede it have been sent.
     failure: Option<hyper::Error>,
 }
 
@@ -101,7 +102,8 @@ impl Pool {
         }
     }
 
-    /// Sends a request, whose URL has only path and query. A closed idle connection is replaced by another one.
+    /// Sends a request whose URL has only a path and a query. If the server has closed an idle connection, the next
+    /// connection is tried.
     pub(super) async fn request(
         &self,
         server: &Server,
@@ -188,7 +190,7 @@ impl UpstreamConnection {
     /// Sends and receives what is possible, until the connection closes. Errors go to the request or the reply's body.
     fn drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(driver) = &mut self.driver {
-            // The error matters only if a request is in flight, which then gets it.
+            // The error matters only if a request is in flight, and that request gets it.
             let _ = ready!(driver.as_mut().poll(cx));
             self.driver = None;
         }

@@ -17,7 +17,7 @@ const NO_CLUSTER: &str = "no control plane is configured on this host";
 
 const PAGE_MAX: NonZeroU32 = NonZeroU32::new(500).unwrap();
 
-/// The estimated cost of comparing one byte of a label selector with all objects, in searched bytes.
+/// Comparing one byte of a label selector with all objects counts as this many searched bytes.
 const LABELS: usize = 64;
 
 /// The number of searched bytes after which other work on the thread gets its turn.

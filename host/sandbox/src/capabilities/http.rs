@@ -8,7 +8,7 @@ use crate::{
     store::{CallState, Violation},
 };
 
-/// The names of the sender and of its grants in messages.
+/// The sender of the requests, and the setting with its grants, as messages name them.
 const PLUGIN: (&str, &str) = ("the plugin", "`allow.http` of the stage");
 const NO_HTTP: &str = "outgoing requests of plugins are not enabled on this host";
 

@@ -11,7 +11,7 @@ use crate::{LogLimits, contract::bindings::wasi::logging::logging, store::CallSt
 
 pub(crate) const TARGET: &str = "admittance::plugin";
 
-/// The end of standard error that is kept for panic messages, in bytes.
+/// The number of bytes at the end of standard error that are kept for panic messages.
 const TAIL: usize = 4 << 10;
 
 /// The maximum length of a line of a standard stream, in bytes; longer lines are split.
@@ -66,7 +66,7 @@ fn enabled(level: Level) -> bool {
 }
 
 /// Returns whether a line of this level is stored with the decision. Decisions store lines for operators even if the
-/// program's log has a higher level.
+/// program's own log omits them.
 fn is_kept(level: Level) -> bool {
     level <= Level::INFO || enabled(level)
 }

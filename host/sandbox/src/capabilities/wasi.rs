@@ -65,7 +65,7 @@ impl WasiView for CallState {
     }
 }
 
-/// A monotonic clock whose zero is the start of the call, not its first use by the guest.
+/// A monotonic clock that is 0 when the call starts, not when the guest first reads the clock.
 struct CallClock(Instant);
 
 impl HostMonotonicClock for CallClock {

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_kept_until_they_expire() {
+    fn cached_values_are_kept_until_they_expire() {
         let (cache, now) = (Cache::default(), Instant::now());
         let miss = json!({"code": 0, "message": "miss"});
         assert_eq!(get(&cache, "a", now), miss);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_limited_in_number_and_size() {
+    fn the_number_and_size_of_cached_values_are_limited() {
         let (cache, now) = (Cache::default(), Instant::now());
         let half = vec![7; BYTES / 2];
         set(&cache, "long", &half, 20, now);

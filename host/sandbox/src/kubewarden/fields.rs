@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_with_too_many_fields_is_refused() {
+    fn a_request_with_too_many_field_conditions_or_masks_is_refused() {
         let names = |count: usize| vec!["a=b".to_owned(); count];
         assert!(FieldSelector::parse(&names(FIELDS).join(",")).is_ok());
         keep_fields("{}".to_owned(), Some(&names(FIELDS))).unwrap();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_keep_the_named_fields() {
+    fn field_masks_keep_only_the_named_fields() {
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "a", "uid": "1", "labels": {"x": "y"}},

@@ -28,7 +28,7 @@ const BINDING: &str = "kubewarden";
 /// certificates have limits of their own.
 const QUESTION: usize = 256 << 10;
 
-/// The address and the length of each of the binding, the namespace, the operation and the payload.
+/// Four pairs of an address and a length: for the binding, the namespace, the operation and the payload.
 pub(super) type Arguments = (u32, u32, u32, u32, u32, u32, u32, u32);
 
 /// Executes a host call, and stores the result or error in the exchange. Returns `false` for an error. Fails, and so

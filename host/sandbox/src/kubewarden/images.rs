@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_for_verification_names_the_required_signers() {
+    fn the_required_signers_are_read_from_a_verification_request() {
         let identity = |issuer: &str, subject: &str, is_prefix| Signer::Identity {
             issuer: issuer.to_owned(),
             subject: subject.to_owned(),

@@ -144,7 +144,8 @@ impl Preparation {
     }
 }
 
-/// Reads the response to `validate_settings`. If the call fails, this counts as a mistake, usually an unknown field.
+/// Reads the response to `validate_settings`. A failed call counts as a mistake in the settings, because the usual
+/// cause is an unknown field.
 fn check_settings(answer: Result<Vec<u8>, String>) -> Result<(), Error> {
     let mistake = match answer {
         Ok(answer) => messages::settings(&answer).map_err(|error| {

@@ -1,4 +1,4 @@
-//! waPC 2: the host calls one function of the guest, and each side fetches messages from the other by calls.
+//! waPC 2: the host calls one function of the guest, and each side fetches the other's messages by calling functions.
 
 use tracing::Level;
 use wasmtime::{Caller, Instance, InstancePre, Linker, Store};
@@ -80,7 +80,8 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Returns the error of the last host call if `is_error`, or else its result; empty if the call had the other outcome.
+/// Returns the error of the last host call if `is_error`, otherwise its result; empty if the call had the other
+/// outcome.
 fn host_answer(exchange: &Exchange, is_error: bool) -> &[u8] {
     if exchange.host_failed == is_error {
         &exchange.host_answer

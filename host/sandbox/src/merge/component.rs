@@ -90,7 +90,7 @@ impl OtherPart<'_> {
     }
 }
 
-/// The core index spaces of the new component, with the new index of each item of the old one.
+/// The core index spaces of the new component, with the new index of each item of the old component.
 struct NewIndices<'a> {
     old: &'a PerKind<Vec<Item>>,
     new: HashMap<(Kind, Item), u32>,

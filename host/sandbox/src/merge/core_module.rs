@@ -54,7 +54,7 @@ impl<'a> CoreModule<'a> {
         Some(core_module)
     }
 
-    /// Returns the item that an index of the module `number` refers to.
+    /// Returns the item to which an index refers in the module with this number.
     pub(super) fn item(&self, number: usize, kind: Kind, index: u32) -> Option<Item> {
         let imported = self.imported.of(kind);
         if let Some(item) = imported.get(index as usize) {

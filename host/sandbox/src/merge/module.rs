@@ -183,7 +183,7 @@ fn count(number: usize) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
-/// Maps the indices of a module to those of the merged module.
+/// Maps the indices of a module to indices of the merged module.
 struct Renumbered<'a> {
     indices: &'a Indices,
     number: usize,
@@ -250,8 +250,8 @@ impl Reencode for Renumbered<'_> {
 
     fn instruction<'a>(&mut self, operator: Operator<'a>) -> Result<Instruction<'a>, Error<()>> {
         match operator {
-            // `ref.func` may only name functions that are exported or in segments, and the merged module exports
-            // others.
+            // `ref.func` may only name functions that are exported or in segments, and the merged module exports other
+            // functions than the originals.
             Operator::RefFunc { .. } => Err(Error::UserError(())),
             operator => utils::instruction(self, operator),
         }
@@ -305,7 +305,7 @@ struct Sections<'a> {
 }
 
 impl<'a> Sections<'a> {
-    /// Adds a module, and those of its imports that no earlier module has. Unreachable functions get no code.
+    /// Adds a module with its imports, except those that an earlier module has added. Unreachable functions get no code.
     fn add(
         &mut self,
         renumbered: &mut Renumbered<'a>,

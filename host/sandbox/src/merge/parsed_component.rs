@@ -17,7 +17,7 @@ pub(super) struct ParsedComponent<'a> {
     instances: Vec<HashMap<&'a str, (Kind, Item)>>,
     /// The core index spaces of the component.
     pub(super) items: PerKind<Vec<Item>>,
-    /// The parts outside of core modules, divided at the first lifted function.
+    /// The parts outside of core modules: here those before the first lifted function, in `after` the rest.
     pub(super) before: Vec<OtherPart<'a>>,
     pub(super) after: Vec<OtherPart<'a>>,
 }
@@ -253,7 +253,8 @@ impl<'a> ParsedComponent<'a> {
         levels
     }
 
-    /// Returns whether instantiating one level after the other writes overlapping segments in the same order as before.
+    /// Returns whether instantiating one level after the other writes overlapping segments in the same order as the
+    /// original component.
     pub(super) fn keeps_order(&self) -> bool {
         let mut last = HashMap::new();
         self.core_modules.iter().enumerate().all(|(number, core_module)| {

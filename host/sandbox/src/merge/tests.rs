@@ -258,7 +258,7 @@ fn a_component_that_cannot_be_merged_is_unchanged() {
 }
 
 #[test]
-fn functions_that_nothing_calls_have_no_code() {
+fn a_merged_module_has_no_code_for_unreachable_functions() {
     // The bytes of `i32.const 123456789`.
     const CODE: &[u8] = b"\x41\x95\x9a\xef\x3a";
     let one = r#"(func (export "f")) (func (export "unused") (drop (i32.const 123456789)))"#;
@@ -292,7 +292,7 @@ fn the_elements_of_a_merged_table_have_constant_offsets() {
 }
 
 #[test]
-fn overlapping_segments_are_written_in_the_same_order() {
+fn merging_keeps_the_order_in_which_overlapping_segments_are_written() {
     let component = |instances: [&str; 2]| {
         let text = format!(
             r#"(component

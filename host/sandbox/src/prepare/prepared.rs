@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Configured, Description, Error, kubewarden::Mode};
 
-/// A checked, configured and compiled plugin. Its header and code can be stored on disk, with a key of the module's
-/// digest, the settings and the [fingerprint](crate::Sandbox::fingerprint).
+/// A checked, configured and compiled plugin. Its header and code can be stored on disk, under a key that consists of
+/// the module's digest, the settings and the [fingerprint](crate::Sandbox::fingerprint).
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub(crate) header: Header,

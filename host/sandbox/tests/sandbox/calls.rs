@@ -244,7 +244,7 @@ async fn settings_are_kept_in_a_snapshot_of_nested_components() {
             assert_eq!(verdict(&call(&plugin).await.unwrap()), "deny 407  ");
         }
     }
-    // Deeper nested components cannot be snapshotted.
+    // Components that are nested more deeply cannot be snapshotted.
     let prepared = sandbox()
         .prepare(wrapped(&wrapped(&component, 1), 1), "7", &config())
         .await;
@@ -363,7 +363,7 @@ async fn a_call_waits_for_a_slot_until_its_deadline() {
 
 /// Even if all plugins in mode `Audit` hang, half of the slots stay free for enforced stages.
 #[tokio::test]
-async fn audits_leave_half_of_the_slots_free() {
+async fn audit_calls_leave_half_of_the_slots_free() {
     let sandbox = small(4);
     let hangs = load_with(&sandbox, &sleeping(), "{}", &config()).await.unwrap();
     let good = load_with(&sandbox, &Guest::default(), "{}", &config())

@@ -121,7 +121,7 @@ fn message(verdict: &Verdict) -> &str {
 }
 
 #[tokio::test]
-async fn the_cluster_is_read_when_it_is_granted() {
+async fn a_plugin_reads_the_cluster_only_if_granted() {
     let failure = answer(&reader()).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::CapabilityDenied);
     assert!(
@@ -133,7 +133,7 @@ async fn the_cluster_is_read_when_it_is_granted() {
         cluster: [ClusterKind::new("v1", "Node")].into(),
         ..Grants::default()
     };
-    // In the result `some(text)`, and in the error without a reader, two tags precede the text.
+    // Two tags precede the text, both in the result `some(text)` and in the error of a sandbox without a reader.
     let echo = sandbox_with(|config| config.cluster = Some(Arc::new(Echo::default())));
     for (sandbox, says) in [
         (&echo, "v1/Node None a"),
@@ -173,7 +173,7 @@ fn granted(origin: &str) -> HttpGrant {
 }
 
 #[tokio::test]
-async fn requests_go_to_granted_origins() {
+async fn a_plugin_sends_requests_only_to_granted_origins() {
     let echo = Arc::new(Echo::default());
     let http: Arc<dyn HttpSender> = echo.clone();
     let sandbox = sandbox_with(|config| config.http = Some(http));
@@ -273,7 +273,7 @@ async fn a_host_function_times_out_before_the_deadline_of_the_call() {
 }
 
 #[tokio::test]
-async fn nothing_is_granted_to_configure() {
+async fn grants_do_not_apply_while_a_plugin_is_configured() {
     let echo = Arc::new(Echo::default());
     let (reader, http): (Arc<dyn ClusterReader>, Arc<dyn HttpSender>) = (echo.clone(), echo.clone());
     let sandbox = sandbox_with(|config| {
@@ -384,7 +384,7 @@ async fn a_plugin_sees_only_granted_environment_variables() {
 }
 
 #[tokio::test]
-async fn exit_ends_the_call() {
+async fn a_plugin_that_exits_fails_the_call() {
     let guest = Guest::running("(call $exit (i32.const 1))")
         .with_world("import wasi:cli/exit@0.2.3;")
         .with_items(r#"(import "wasi:cli/exit@0.2.3" "exit" (func $exit (param i32)))"#);
@@ -465,7 +465,7 @@ async fn log_lines_contain_the_plugin_and_the_request() {
 }
 
 #[tokio::test]
-async fn configure_has_no_grants_even_within_a_call() {
+async fn grants_do_not_apply_to_configure_even_within_a_call() {
     // Both `configure` and `admit` count the environment variables that they get.
     let count = |at: u32| {
         format!(

@@ -201,7 +201,7 @@ async fn preparations_with_different_settings_share_compiled_code() {
 }
 
 #[tokio::test]
-async fn a_meter_measures_calls() {
+async fn a_meter_measures_the_cost_of_calls() {
     let meter = Arc::new(Meter::default());
     let sandbox = sandbox_with(|config| config.meter = Some(meter.clone()));
     let module = Guest::default().component();

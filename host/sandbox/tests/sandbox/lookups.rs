@@ -1,4 +1,4 @@
-//! Tests of pages of lists and of access checks, which version 0.1.1 of the contract added.
+//! Tests of list pages and access checks, which version 0.1.1 of the contract added.
 
 use std::sync::{Arc, Mutex};
 
@@ -228,7 +228,7 @@ async fn a_plugin_of_a_namespace_reads_only_that_namespace() {
 }
 
 #[tokio::test]
-async fn pages_contain_only_the_requested_fields() {
+async fn list_pages_contain_only_the_requested_fields() {
     let reader = Arc::new(Reader::default());
     let cluster: Arc<dyn ClusterReader> = reader.clone();
     let sandbox = sandbox_with(|config| config.cluster = Some(cluster));

@@ -37,7 +37,7 @@ fn body() -> (mpsc::Sender<Bytes>, Body) {
     (sender, Body::from_stream(stream))
 }
 
-/// Sends parts of this size forever, with a pause before each.
+/// Sends parts of this size forever, with a pause after each.
 async fn drip(sender: mpsc::Sender<Bytes>, bytes: usize, pause: Duration) {
     while sender.send(vec![b'x'; bytes].into()).await.is_ok() {
         tokio::time::sleep(pause).await;
@@ -45,7 +45,7 @@ async fn drip(sender: mpsc::Sender<Bytes>, bytes: usize, pause: Duration) {
     std::future::pending().await
 }
 
-/// Reads parts with a pause before each, until the body ends or fails.
+/// Reads parts with a pause after each, until the body ends or fails.
 async fn take(mut body: Body, pause: Duration) -> Result<usize, String> {
     let mut taken = 0;
     while let Some(frame) = body.frame().await {
@@ -59,7 +59,8 @@ async fn take(mut body: Body, pause: Duration) -> Result<usize, String> {
     Ok(taken)
 }
 
-/// Returns the body's end or error; `None` if it has not ended after a day. The connection is checked meanwhile.
+/// Returns the result of transferring the body; `None` if the transfer has not ended after a day. Meanwhile, the
+/// connection checks for stalls.
 async fn ends(
     activity: &Activity,
     taking: impl Future<Output = Result<usize, String>>,
@@ -77,7 +78,7 @@ async fn ends(
 
 #[tokio::test(start_paused = true)]
 async fn a_request_body_is_aborted_when_one_side_stalls() {
-    // (case, bytes and pause of the client, pause of the upstream, end)
+    // (case, bytes in each part of the client, its pause after each, the upstream's pause after each, expected error)
     for (case, bytes, pause, upstream, expected) in [
         (
             "nothing comes",
@@ -125,7 +126,8 @@ async fn a_request_body_is_aborted_when_one_side_stalls() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reply_is_aborted_when_one_side_stalls() {
-    // (case, bytes and pause of the upstream, pause of the client, whether the reply is an event stream, end)
+    // (case, bytes in each part of the upstream, its pause after each, the client's pause after each, whether the reply
+    // is an event stream, expected error)
     for (case, bytes, pause, client, is_stream, expected) in [
         (
             "nothing comes",
@@ -205,7 +207,7 @@ async fn a_reply_that_the_client_does_not_read_is_dropped() {
 }
 
 #[tokio::test]
-async fn limits_do_not_change_the_content_of_a_body() {
+async fn transfer_limits_do_not_change_the_content_of_a_body() {
     let activity = activity();
     let data: Vec<u8> = (0..100_000_u32).map(|n| u8::try_from(n % 251).unwrap()).collect();
     let request = transfer(&activity);

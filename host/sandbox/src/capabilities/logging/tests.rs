@@ -47,7 +47,7 @@ fn logged(limits: LogLimits, level: LevelFilter, happens: impl FnOnce(&CallLog))
 const ALL: LevelFilter = LevelFilter::TRACE;
 
 #[test]
-fn each_line_becomes_an_event() {
+fn each_line_of_a_plugin_becomes_a_log_event() {
     let lines = logged(LogLimits::default(), ALL, |log| {
         log.line(Level::DEBUG, "cache", "hit");
         log.write(Stream::Out, b"one\ntw");
@@ -66,7 +66,7 @@ fn each_line_becomes_an_event() {
 }
 
 #[test]
-fn lines_beyond_the_limit_are_counted() {
+fn log_lines_beyond_the_limit_are_dropped_and_counted() {
     for (case, limits, kept, dropped) in [
         (
             "lines",
@@ -157,7 +157,7 @@ fn lines_of_disabled_levels_are_not_formatted() {
 }
 
 #[test]
-fn a_line_without_end_is_truncated() {
+fn a_line_that_is_too_long_is_truncated() {
     let lines = logged(LogLimits::default(), ALL, |log| {
         for _ in 0..100 {
             log.write(Stream::Out, &[b'z'; 1000]);

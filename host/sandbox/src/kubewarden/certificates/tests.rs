@@ -47,7 +47,7 @@ fn trusted(question: &Value, now: SystemTime) -> Answer {
 }
 
 /// Creates a certificate, and a chain of intermediates that all have one name. Each intermediate could have issued
-/// every other, so the possible paths are all their orders. The root signed the certificate if `is_rooted`; otherwise,
+/// every other, so every order of them is a possible path. The root signed the certificate if `is_rooted`; otherwise,
 /// no path leads to the root.
 fn cross_signed_chain(now: SystemTime, intermediates: usize, is_rooted: bool) -> Value {
     let signing = |name: &str| {

@@ -9,7 +9,7 @@ use super::{METADATA, Policy};
 use crate::harness::{call, config, sandbox};
 
 #[tokio::test]
-async fn a_call_of_a_policy_starts_from_a_snapshot_after_start_up() {
+async fn each_call_of_a_policy_starts_from_the_snapshot_taken_after_start_up() {
     let plugin = Policy::default().load().await.unwrap();
     assert_eq!(*plugin.configured(), Configured::Snapshot);
     for _ in 0..2 {

@@ -149,7 +149,7 @@ async fn start_up_code_is_limited_in_time_and_memory() {
 }
 
 #[tokio::test]
-async fn inspection_shows_the_metadata() {
+async fn inspecting_a_policy_shows_its_metadata() {
     let inspection = sandbox().inspect(Policy::default().module()).await.unwrap();
     let description = &inspection.description;
     let texts = [&description.name, &description.version, &description.summary];
