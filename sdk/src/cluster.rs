@@ -273,7 +273,7 @@ impl CanI {
 }
 
 fn read<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
-    serde_json::from_str(text).map_err(|error| Error::Read(crate::pointer::message(&error)))
+    crate::reader::from_json(text).map_err(|error| Error::Read(crate::pointer::message(&error)))
 }
 
 impl From<contract::Error> for Error {

@@ -86,6 +86,7 @@ mod merge;
 mod patch;
 mod plugin;
 mod pointer;
+mod reader;
 mod request;
 mod response;
 mod sample;

@@ -10,7 +10,7 @@ pub use crate::bindings::admittance::plugin::types::{
 
 use crate::bindings::admittance::plugin::types;
 use crate::error::Document;
-use crate::{Error, Response, merge, pointer};
+use crate::{Error, Response, merge, pointer, reader};
 
 /// One admission request.
 ///
@@ -212,7 +212,7 @@ impl Request {
             Document::Options => self.0.options.as_deref(),
         };
         let Some(text) = text else { return Ok(None) };
-        serde_json::from_str(text)
+        reader::from_json(text)
             .map(Some)
             .map_err(|error| explain::<T>(document, text, &error))
     }

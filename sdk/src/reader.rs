@@ -1,0 +1,469 @@
+//! Reads the few fields of a document that a plugin needs, and skips the others without parsing them.
+//!
+//! `serde_json` checks each byte that it skips, which is most of the time of a call with a large object. The host has
+//! already checked the document, so quotes and brackets are enough to find the end of a value. What this reader cannot
+//! read, such as a map whose keys are numbers, and every document with a mistake, `serde_json` reads again from the
+//! start: results and messages are the same.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::value::{BorrowedStrDeserializer, StringDeserializer};
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, forward_to_deserialize_any};
+
+/// The deepest nesting of the values that are read; `serde_json` has the same limit.
+const DEPTH_MAX: usize = 128;
+
+/// Reads a JSON document from the host as a type.
+///
+/// # Errors
+/// Fails if the document cannot be parsed as the type. A mistake inside of a skipped value may go unnoticed.
+pub(crate) fn from_json<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, serde_json::Error> {
+    let mut cursor = Cursor {
+        text,
+        position: 0,
+        depth: 0,
+    };
+    match T::deserialize(&mut cursor) {
+        Ok(value) if cursor.next_byte().is_none() => Ok(value),
+        _ => serde_json::from_str(text),
+    }
+}
+
+/// The document has to be read by `serde_json`, which also knows the reason of an error.
+#[derive(Debug)]
+struct Unreadable;
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the document cannot be read")
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+impl de::Error for Unreadable {
+    fn custom<T: fmt::Display>(_: T) -> Self {
+        Self
+    }
+}
+
+struct Cursor<'de> {
+    text: &'de str,
+    position: usize,
+    depth: usize,
+}
+
+impl<'de> Cursor<'de> {
+    /// Skips white space, and returns the byte after it without passing it.
+    fn next_byte(&mut self) -> Option<u8> {
+        let bytes = self.text.as_bytes();
+        while let b' ' | b'\n' | b'\r' | b'\t' = bytes.get(self.position)? {
+            self.position += 1;
+        }
+        bytes.get(self.position).copied()
+    }
+
+    fn pass(&mut self, expected: u8) -> Result<(), Unreadable> {
+        if self.next_byte() != Some(expected) {
+            return Err(Unreadable);
+        }
+        self.position += 1;
+        Ok(())
+    }
+
+    /// Passes a value, and returns its text.
+    fn value(&mut self) -> Result<&'de str, Unreadable> {
+        let first = self.next_byte().ok_or(Unreadable)?;
+        let start = self.position;
+        match first {
+            b'"' => {
+                self.pass_string()?;
+            }
+            b'{' | b'[' => self.pass_nested()?,
+            _ => {
+                let rest = &self.text.as_bytes()[start..];
+                let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
+                self.position += rest.iter().position(ends).unwrap_or(rest.len());
+            }
+        }
+        self.text.get(start..self.position).ok_or(Unreadable)
+    }
+
+    /// Passes an object or a list, however deep it is.
+    fn pass_nested(&mut self) -> Result<(), Unreadable> {
+        let bytes = self.text.as_bytes();
+        let mut depth = 0_usize;
+        loop {
+            match bytes.get(self.position).ok_or(Unreadable)? {
+                b'"' => {
+                    self.pass_string()?;
+                    continue;
+                }
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                _ => {}
+            }
+            self.position += 1;
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Passes a string, and returns whether it contains escapes.
+    fn pass_string(&mut self) -> Result<bool, Unreadable> {
+        let bytes = self.text.as_bytes();
+        let mut has_escapes = false;
+        self.position += 1;
+        loop {
+            let rest = bytes.get(self.position..).ok_or(Unreadable)?;
+            let end = quote_or_backslash(rest).ok_or(Unreadable)?;
+            if rest[end] == b'"' {
+                self.position += end + 1;
+                return Ok(has_escapes);
+            }
+            has_escapes = true;
+            self.position += end + 2;
+        }
+    }
+
+    fn string(&mut self) -> Result<Cow<'de, str>, Unreadable> {
+        if self.next_byte() != Some(b'"') {
+            return Err(Unreadable);
+        }
+        let start = self.position;
+        let has_escapes = self.pass_string()?;
+        if has_escapes {
+            let text = self.text.get(start..self.position).ok_or(Unreadable)?;
+            return serde_json::from_str(text).map(Cow::Owned).map_err(|_| Unreadable);
+        }
+        let content = self.text.get(start + 1..self.position - 1);
+        content.map(Cow::Borrowed).ok_or(Unreadable)
+    }
+
+    /// Returns a deserializer of `serde_json` for the next value, and passes the value.
+    fn parser(&mut self) -> Result<serde_json::Deserializer<serde_json::de::StrRead<'de>>, Unreadable> {
+        self.value().map(serde_json::Deserializer::from_str)
+    }
+
+    /// Reads the items between two brackets.
+    fn nested<T>(
+        &mut self,
+        [open, close]: [u8; 2],
+        read: impl FnOnce(&mut Items<'_, 'de>) -> Result<T, Unreadable>,
+    ) -> Result<T, Unreadable> {
+        self.pass(open)?;
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(Unreadable);
+        }
+        let mut items = Items {
+            cursor: self,
+            close,
+            is_first: true,
+        };
+        let value = read(&mut items)?;
+        self.depth -= 1;
+        self.pass(close).map(|()| value)
+    }
+}
+
+/// Returns the position of the first quote or backslash. Eight bytes are compared at a time: a byte is zero if
+/// subtracting one from it borrows, and the lowest byte for which this holds is really zero.
+fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let found =
+            zeros(word ^ u64::from_le_bytes([b'"'; 8])) | zeros(word ^ u64::from_le_bytes([b'\\'; 8]));
+        if found != 0 {
+            return Some(index * 8 + found.trailing_zeros() as usize / 8);
+        }
+    }
+    let in_rest = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+    Some(words.len() * 8 + in_rest)
+}
+
+impl<'de> Deserializer<'de> for &mut Cursor<'de> {
+    type Error = Unreadable;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
+        self.parser()?.deserialize_any(visitor).map_err(|_| Unreadable)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
+        self.value()?;
+        visitor.visit_unit()
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
+        if self.next_byte() == Some(b'n') {
+            self.value()?;
+            return visitor.visit_none();
+        }
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
+        match self.string()? {
+            Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
+            Cow::Owned(text) => visitor.visit_string(text),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
+        self.nested(*b"[]", |items| visitor.visit_seq(items))
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
+        self.nested(*b"{}", |items| visitor.visit_map(items))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Unreadable> {
+        self.deserialize_map(visitor)
+    }
+
+    /// `RawValue` of `serde_json` is a structure with a private name.
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Unreadable> {
+        if name.starts_with('$') {
+            return self
+                .parser()?
+                .deserialize_newtype_struct(name, visitor)
+                .map_err(|_| Unreadable);
+        }
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Unreadable> {
+        self.parser()?
+            .deserialize_enum(name, variants, visitor)
+            .map_err(|_| Unreadable)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct tuple
+        tuple_struct identifier
+    }
+}
+
+/// The members of an object or the elements of a list.
+struct Items<'a, 'de> {
+    cursor: &'a mut Cursor<'de>,
+    close: u8,
+    is_first: bool,
+}
+
+impl Items<'_, '_> {
+    /// Moves to the next item. Returns false at the closing bracket.
+    fn advance(&mut self) -> Result<bool, Unreadable> {
+        if self.cursor.next_byte() == Some(self.close) {
+            return Ok(false);
+        }
+        if !self.is_first {
+            self.cursor.pass(b',')?;
+        }
+        self.is_first = false;
+        Ok(true)
+    }
+}
+
+impl<'de> SeqAccess<'de> for &mut Items<'_, 'de> {
+    type Error = Unreadable;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, Unreadable> {
+        if self.advance()? {
+            seed.deserialize(&mut *self.cursor).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+}
+
+impl<'de> MapAccess<'de> for &mut Items<'_, 'de> {
+    type Error = Unreadable;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Unreadable> {
+        if !self.advance()? {
+            return Ok(None);
+        }
+        let key = self.cursor.string()?;
+        self.cursor.pass(b':')?;
+        match key {
+            Cow::Borrowed(key) => seed.deserialize(BorrowedStrDeserializer::new(key)),
+            Cow::Owned(key) => seed.deserialize(StringDeserializer::new(key)),
+        }
+        .map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Unreadable> {
+        seed.deserialize(&mut *self.cursor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::{Value, value::RawValue};
+
+    use super::*;
+    use crate::Text;
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct View<'a> {
+        #[serde(borrow)]
+        name: Option<Text<'a>>,
+        count: Option<i32>,
+        list: Option<Vec<Nested<'a>>>,
+        phase: Option<Phase>,
+        by_number: Option<BTreeMap<u32, bool>>,
+        pair: Option<(u8, f64)>,
+        whole: Option<Value>,
+        wrapped: Option<Wrapped>,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Nested<'a> {
+        #[serde(borrow)]
+        key: Text<'a>,
+        #[serde(flatten)]
+        others: BTreeMap<String, Value>,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    enum Phase {
+        Running,
+        Failed(String),
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Wrapped(String);
+
+    #[derive(Deserialize)]
+    struct Raw<'a> {
+        #[serde(borrow)]
+        whole: Option<&'a RawValue>,
+    }
+
+    /// Documents that are valid or not, with every kind of value that a view can have.
+    const DOCUMENTS: &[&str] = &[
+        "{}",
+        "null",
+        "",
+        " { } ",
+        "{}{}",
+        "[]",
+        r#"{"name":"a"}"#,
+        r#"{"name":"with \"quotes\" and \\","count":1}"#,
+        r#"{"n\u0061me":"escaped key"}"#,
+        r#"{"name":"ü€𝄞, and more than eight bytes\\"}"#,
+        r#"{"name":null,"count":null}"#,
+        r#"{"name":5}"#,
+        r#"{"count":2147483648}"#,
+        r#"{"count":-3 , "skipped":[{"a":"}]\"{"},[],"x\\"],"name":"after"}"#,
+        r#"{"skipped":{"a":{"b":[[[]]]}},"name":"after"}"#,
+        r#"{"skipped":-1.5e3,"other":true,"third":null,"name":"after"}"#,
+        r#"{"list":[{"key":"a"},{"key":"b","more":[1,2]}]}"#,
+        r#"{"list":[{"more":1}]}"#,
+        r#"{"list":[{"key":"a"},]}"#,
+        r#"{"list":[,{"key":"a"}]}"#,
+        r#"{"list":{"key":"a"}}"#,
+        r#"{"phase":"Running"}"#,
+        r#"{"phase":{"Failed":"why"}}"#,
+        r#"{"phase":"Unknown"}"#,
+        r#"{"byNumber":{"1":true,"22":false}}"#,
+        r#"{"byNumber":{"x":true}}"#,
+        r#"{"pair":[1,2.5]}"#,
+        r#"{"pair":[1]}"#,
+        r#"{"pair":[1,2,3]}"#,
+        r#"{"whole":{"a":[1,"b",{"c":1.5}],"d":18446744073709551615}}"#,
+        r#"{"wrapped":"text"}"#,
+        r#"{"name":"a","name":"b"}"#,
+        r#"{"name":"a" "count":1}"#,
+        r#"{"name" "a"}"#,
+        r#"{"name":"a""#,
+        r#"{"name":"a"#,
+        r#"{"skipped":["#,
+        r#"{"skipped":"\"#,
+        r#"{"name":"a",}"#,
+    ];
+
+    #[test]
+    fn documents_are_read_as_by_serde_json() {
+        fn check<'a, T: Deserialize<'a> + fmt::Debug + PartialEq>(text: &'a str) {
+            let expected = serde_json::from_str::<T>(text).map_err(|error| error.to_string());
+            let read = from_json::<T>(text).map_err(|error| error.to_string());
+            assert_eq!(read, expected, "{text}");
+        }
+        for text in DOCUMENTS {
+            check::<View>(text);
+            check::<Value>(text);
+            check::<Option<BTreeMap<String, Value>>>(text);
+            let raw = |raw: Raw<'_>| raw.whole.map(ToString::to_string);
+            // In a document with a mistake, all of it may be skipped.
+            if let Ok(expected) = serde_json::from_str(text).map(raw) {
+                assert_eq!(from_json(text).map(raw).ok(), Some(expected), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_is_read_limits_the_depth() {
+        #[derive(Debug, Deserialize)]
+        struct Node {
+            #[serde(rename = "n")]
+            #[allow(dead_code, reason = "only its depth matters")]
+            next: Option<Box<Node>>,
+        }
+        let deep = |levels| format!("{}{}", r#"{"n":"#.repeat(levels) + "{}", "}".repeat(levels));
+        assert!(from_json::<Node>(&deep(100)).is_ok());
+        assert!(from_json::<Node>(&deep(200)).is_err());
+        let skipped = format!(r#"{{"skipped":{},"name":"a"}}"#, deep(100_000));
+        let view: View = from_json(&skipped).expect("nothing deep is read");
+        assert_eq!(view.name.as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn the_first_quote_or_backslash_is_found_at_each_position() {
+        for length in 0..40 {
+            for position in 0..length {
+                for byte in [b'"', b'\\'] {
+                    // 0x21 and 0x23 are one less and one more than a quote, 0xa2 differs in the highest bit.
+                    for other in [0x21, 0x23, 0x5b, 0x5d, 0xa2, 0xdc] {
+                        let mut bytes = vec![other; length];
+                        bytes[position] = byte;
+                        assert_eq!(quote_or_backslash(&bytes), Some(position), "{bytes:?}");
+                    }
+                }
+            }
+            assert_eq!(quote_or_backslash(&vec![b'x'; length]), None);
+        }
+    }
+}
