@@ -200,7 +200,7 @@ impl FromStr for ModuleReference {
         match text.split_once(':') {
             Some(("file", path)) => {
                 let relative = path.trim_start_matches('/');
-                // A host name follows two slashes. One slash, or three and more, begin an absolute path.
+                // Two slashes precede a host name. One slash, or three and more, begin an absolute path.
                 match path.len() - relative.len() {
                     0 if path.is_empty() => {
                         Err(wrong("has no path", "write `file:` and the path of the module"))
@@ -274,7 +274,7 @@ mod tests {
     const DIGEST: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
     #[test]
-    fn a_reference_round_trips_through_text() {
+    fn a_module_reference_round_trips_through_text() {
         for text in [
             "file:a.wasm",
             "file:/opt/plugins/a.wasm",

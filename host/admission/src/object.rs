@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_tree_have_the_same_head() {
+    fn the_head_of_an_object_is_the_same_from_text_and_tree() {
         for value in [
             json!({}),
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "b", "labels": {"x": "y", "n": 1}}}),

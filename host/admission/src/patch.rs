@@ -206,7 +206,8 @@ impl Patch {
         self.0.iter().map(|part| part.size).sum()
     }
 
-    /// Estimates how many bytes are read and written to apply the patch to an object of this size, without the object.
+    /// Estimates, without the object itself, how many bytes are read and written to apply the patch to an object of
+    /// this size.
     pub fn work(&self, object: usize) -> usize {
         let is_copy = |operation: &&Operation| matches!(operation.action, Action::Copy(_));
         // Each copy can double the object.
@@ -361,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_patch_may_reach_a_value_by_the_path_or_source_of_an_operation() {
+    fn a_patch_may_change_a_value_through_the_path_or_source_of_an_operation() {
         for (path, place, expected) in [
             ("/metadata/name", "/metadata/name", true),
             ("/metadata", "/metadata/name", true),

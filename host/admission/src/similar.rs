@@ -12,7 +12,7 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
         let lowercase = name.to_string().to_lowercase();
         let other = lowercase.chars().count();
         let allowed = 2 * length.max(other) / 5;
-        // The distance is at least the difference of the lengths, so it need not be computed.
+        // The edit distance is at least the difference of the lengths, so it need not be computed for this name.
         if length.abs_diff(other) > allowed {
             return None;
         }

@@ -38,7 +38,7 @@ impl Response {
         self
     }
 
-    /// Marks a denial as naming the policy itself, if the stage's denials do.
+    /// Marks a denial as naming the policy itself, if all denials of this stage do.
     pub(crate) fn named_by(mut self, spec: &crate::StageSpec) -> Self {
         if let Verdict::Deny(denial) = &mut self.verdict {
             denial.names_policy |= spec.denials_name_policy;
@@ -52,7 +52,7 @@ impl Response {
     /// The maximum number of audit annotations. Each becomes a line in the log.
     pub const MOST_ANNOTATIONS: usize = 64;
 
-    /// The number of bytes that an audit annotation counts in addition to its key and value.
+    /// The number of bytes that an audit annotation adds to the total size, besides its key and value.
     const ANNOTATION_COST: usize = 16;
 
     /// The key of the audit annotation with the number of dropped annotations.
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_beyond_the_limit_are_dropped_and_counted() {
+    fn audit_annotations_beyond_the_limit_are_dropped_and_counted() {
         let of = |number: usize, length: usize| vec![(String::new(), "v".repeat(length)); number];
         for (given, kept, note) in [
             (of(Response::MOST_ANNOTATIONS, 0), 64, None),

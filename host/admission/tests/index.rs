@@ -68,7 +68,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn every_chain_that_matches_is_a_candidate(rules in vec(vec(rule(), 0..3), 0..6), request in request()) {
+    fn the_index_finds_every_chain_that_matches_a_request(rules in vec(vec(rule(), 0..3), 0..6), request in request()) {
         let chains: Vec<Chain> = rules.into_iter().map(|rules| Chain::new("chain", rules, vec![])).collect();
         let index = ChainIndex::new(&chains);
         let matching = |positions: Vec<usize>, matches: &dyn Fn(&Chain) -> bool| -> Vec<usize> {
@@ -91,7 +91,7 @@ proptest! {
 }
 
 #[test]
-fn a_chain_that_cannot_match_is_not_a_candidate() {
+fn the_index_omits_chains_that_cannot_match() {
     let of = |resource: &str| Rule {
         resources: vec![ResourcePattern::parse(resource).unwrap()],
         ..Rule::for_operations([Operation::Create])

@@ -244,7 +244,7 @@ fn untouched_parts_of_an_object_keep_their_text() {
 }
 
 #[test]
-fn a_patch_cannot_nest_a_result_too_deeply_to_be_parsed() {
+fn a_patch_whose_result_is_nested_too_deeply_to_parse_is_refused() {
     let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
     let object = Object::parse(format!(r#"{{"a":{}}}"#, deep(100))).unwrap();
     let deeper = format!(
@@ -257,7 +257,7 @@ fn a_patch_cannot_nest_a_result_too_deeply_to_be_parsed() {
 }
 
 #[test]
-fn the_last_of_duplicate_keys_counts() {
+fn a_patch_uses_the_last_of_duplicate_keys_in_an_object() {
     let object = Object::parse(r#"{"spec":{"a":1,"b":2,"a":3}}"#).unwrap();
     let patch =
         Patch::parse(r#"[{"op":"test","path":"/spec/a","value":3},{"op":"add","path":"/spec/c","value":4}]"#);
@@ -315,7 +315,7 @@ fn operation() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// `json-patch` works on whole trees.
+    /// The crate `json-patch` applies patches to whole trees, and serves as the reference.
     #[test]
     fn a_patch_has_the_same_result_as_with_json_patch(
         document in value().prop_filter("an object", Value::is_object),
@@ -335,9 +335,9 @@ proptest! {
         }
     }
 
-    /// `json-patch` applies the patch with the same result.
+    /// The crate `json-patch` must apply the computed patch with the same result.
     #[test]
-    fn a_difference_turns_one_object_into_the_other(
+    fn the_patch_between_two_objects_turns_one_into_the_other(
         before in value().prop_filter("an object", Value::is_object),
         after in value().prop_filter("an object", Value::is_object),
     ) {
@@ -353,7 +353,7 @@ proptest! {
 
 /// Each row is refused quickly, with the right kind of failure.
 #[test]
-fn a_patch_beyond_its_budget_is_refused() {
+fn a_patch_that_needs_too_much_work_is_refused() {
     let object = |value: Value| Object::parse(value.to_string()).unwrap();
     let large = "x".repeat(200 << 10);
     let small = object(json!({"kind": "A", "spec": {"a": []}}));
@@ -441,7 +441,7 @@ fn moves_that_nest_too_deeply_are_refused() {
 }
 
 #[test]
-fn a_value_with_duplicate_keys_is_refused() {
+fn a_patch_that_adds_a_value_with_duplicate_keys_is_refused() {
     for (value, expected) in [
         (r#"{"a":1,"b":{"a":1}}"#, None),
         (r#"{"a":1,"a":2}"#, Some("duplicate key `a`")),
@@ -464,7 +464,7 @@ fn a_value_with_duplicate_keys_is_refused() {
 
 /// If a patch would need more operations than the limit, it replaces the whole object.
 #[test]
-fn a_difference_beyond_the_limits_replaces_the_object() {
+fn the_patch_between_very_different_objects_replaces_the_whole_object() {
     let many = |value: i64| Object::parse(json!({"list": vec![value; 20_000]}).to_string()).unwrap();
     let patch = Patch::between(&many(1), &many(2));
     assert_eq!(patch.len(), 1);

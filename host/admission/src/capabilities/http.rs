@@ -144,7 +144,7 @@ impl HttpGrant {
 /// The length in bytes to which method and path are cut in a message.
 const LONGEST_REQUEST: usize = 200;
 
-/// The beginning of the paths of URLs. `/v1/` includes every path below it; `/v1` also includes itself, but not `/v10`.
+/// A prefix of URL paths. `/v1/` includes every path below it; `/v1` also includes itself, but not `/v10`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPrefix(String);
 
@@ -285,7 +285,7 @@ impl HttpRequest {
 
 const URL_MAX: usize = 16 << 10;
 
-/// The part of the remaining time after which a request times out.
+/// The fraction of the remaining time after which a request times out.
 const TIME_FOR_REQUESTS: f64 = 0.9;
 
 /// The requests that Kyverno policies may send. The configuration grants them, because policies cannot.

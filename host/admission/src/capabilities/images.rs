@@ -122,7 +122,7 @@ impl FromStr for ImageGrant {
         if text == "*" {
             return Ok(Self::ALL);
         }
-        // A registry alone is valid if it is valid with a repository.
+        // A registry without a repository is valid if it becomes valid with one.
         let is_valid = |name: &str| {
             let parsed = format!("oci://{name}").parse();
             matches!(parsed, Ok(ModuleReference::Oci(image)) if image.name() == name)

@@ -58,7 +58,7 @@ tokio::task_local! {
     static CURRENT: Arc<Mutex<CallNotes>>;
 }
 
-/// Changes the notes of the stage that this task is calling. Without a call, nothing happens.
+/// Changes the notes of the stage that this task is calling. Does nothing if it is calling none.
 fn change(change: impl FnOnce(&mut CallNotes)) {
     // An error means that no stage is being called.
     let _ = CURRENT.try_with(|notes| change(&mut notes.lock()));
@@ -77,7 +77,7 @@ impl LogLine {
     }
 }
 
-/// Notes that the candidate of the stage decides the request. Without a call in this task, nothing happens.
+/// Records that the stage's candidate decides the request. Does nothing if this task is calling no stage.
 pub fn decided_by_candidate() {
     change(|notes| notes.by_candidate = true);
 }
@@ -121,7 +121,7 @@ mod tests {
         let call = async |name: &str| {
             line(name).keep();
             tokio::task::yield_now().await;
-            // A task of its own does not add to the notes of the call.
+            // A separate task does not add to the notes of the call.
             tokio::spawn(async { line("elsewhere").keep() }).await.unwrap();
             let name = name.to_owned();
             let moved = with_current_notes(async move { line(&name).keep() });
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_decision_by_a_candidate_is_noted() {
+    async fn the_notes_of_a_call_show_that_a_candidate_decided() {
         decided_by_candidate();
         let ((), _, plugin) = with_notes(Mode::Enforce, async {
             tokio::spawn(async { decided_by_candidate() }).await.unwrap()

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::{Authorizer, Deadline, MatchConditions, Moment, Request, Rule};
 
-/// Selects requests for which a stage is not called until a given time. A request must match every part.
+/// Exempts requests from a stage until a given time. An exempt request must match every part of the exception.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Exception {

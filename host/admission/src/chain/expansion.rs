@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::{Deadline, EvaluationSources, Failure, Request, Rule};
 
 /// Generates an object from a request's object, as the control plane will later do, such as the Pod of a Deployment.
-/// Stages see it instead of the request's object. `admittance-mutation` implements this for Gatekeeper.
+/// Stages see the generated object instead of the request's. `admittance-mutation` implements this for Gatekeeper.
 #[async_trait]
 pub trait ObjectGenerator: Any + fmt::Debug + Send + Sync {
     /// Returns the rules, any of which a request must match for an object to be generated.

@@ -8,7 +8,7 @@ use crate::{
     Deadline, Denial, Effect, Failure, FailureKind, Hook, Request, Response, Verdict, verdict::shorten,
 };
 
-/// An expression over the verdicts of a group's members. The group allows a request if it is true.
+/// An expression over the verdicts of a group's members. The group allows a request if the expression is true.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Formula {
     /// A value that does not depend on the request.

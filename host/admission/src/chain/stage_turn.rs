@@ -108,7 +108,7 @@ impl StageTurn<'_> {
         TurnResult::Answered(answer)
     }
 
-    /// Returns the request that the stage sees; `None` if a generated object is needed, and none is generated.
+    /// Returns the request that the stage sees; `None` if the stage needs a generated object, but none is generated.
     async fn seen(
         &self,
         spec: &StageSpec,

@@ -129,7 +129,8 @@ impl Fields {
         Ok(true)
     }
 
-    /// Appends a separator, `before` and the selected part of a member or element, if it has such a part.
+    /// Appends a separator, `before` and the selected part of a member or element; appends nothing if no part is
+    /// selected.
     fn write_after(&self, before: &str, value: &RawValue, out: &mut String) -> Result<(), serde_json::Error> {
         let start = out.len();
         if !out.ends_with(['{', '[']) {
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mask_keeps_only_the_selected_fields() {
+    fn a_field_mask_keeps_only_the_selected_fields() {
         let object = r#" {"kind":"Pod","metadata":{"name":"web","labels":{"a/b":"x","~":1.50}},
             "spec":{"containers":[{"image":"a","name":"{,"},7,{"name":"b"},{"image":["b"]}],"nodeName":"n"}} "#;
         for (pointers, expected) in [
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_refuses_invalid_pointers_and_too_many_pointers() {
+    fn a_field_mask_with_invalid_or_too_many_pointers_is_refused() {
         let of = |pointers: &[&str]| FieldMask::new(pointers.iter().copied()).unwrap();
         assert!(of(&[]).selects_all() && !of(&[]).is_metadata());
         assert!(of(&["/metadata/labels"]).is_metadata());

@@ -66,7 +66,7 @@ impl Head {
                 "apiVersion" => api_version.replace(part::<Text>(value)?.0).is_none(),
                 "kind" => kind.replace(part::<Text>(value)?.0).is_none(),
                 "metadata" => metadata.replace(part::<Metadata>(value)?.0).is_none(),
-                // With its escapes decoded, the key may be one of the head's.
+                // With its escapes decoded, the key may be one that the head needs.
                 other if other.contains('\\') => return None,
                 other => {
                     is_ambiguous |= is_other_spelling(other, &KEYS);
@@ -147,7 +147,7 @@ fn part<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
 fn skip(text: &[u8]) -> Option<usize> {
     /// The deepest nesting of skipped values. `serde_json` allows 128 levels.
     const DEPTH: usize = 100;
-    /// The largest number of digits of skipped numbers. The largest number has 309 digits.
+    /// The largest number of digits of skipped numbers. The largest number in range has 309 digits.
     const DIGITS: usize = 300;
     let mut rest = text;
     let mut depth = 0_usize;

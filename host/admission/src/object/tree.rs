@@ -146,7 +146,7 @@ impl<'a> Node<'a> {
         Ok(container)
     }
 
-    /// Sets a member or inserts an element at a path. Returns the previous value, if any.
+    /// Sets a member or inserts an element at a path. Returns the previous value; `None` if there was none.
     pub(crate) fn add(
         &mut self,
         place: &Pointer,

@@ -110,7 +110,8 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    /// Adds the operations that amend `patch`, the part of the merge patch at the path, to yield `target`.
+    /// Adds the operations that amend `patch` so that it yields `target`. `patch` is the part of the merge patch at the
+    /// current path.
     fn amend(
         &mut self,
         patch: Option<&Value>,
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_is_amended_by_further_changes() {
+    fn a_merge_patch_is_amended_to_include_further_changes() {
         // (before, patch, after, amended patch)
         for (before, text, after, expected) in [
             (r#"{"a":1}"#, r#"{"a":2}"#, r#"{"a":2}"#, Some(r#"{"a":2}"#)),
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_that_changes_too_much_is_refused() {
+    fn a_merge_patch_that_changes_too_much_is_refused() {
         let many: Map<String, Value> = (0..=Patch::MAX_OPERATIONS)
             .map(|key| (key.to_string(), json!(1)))
             .collect();

@@ -62,7 +62,8 @@ impl Operation {
         self.path.len() + from + self.action.value().map_or(0, |value| value.get().len())
     }
 
-    /// Applies the operation. Returns whether it changed the object; with `has_changed`, equal values count as changes.
+    /// Applies the operation. Returns whether it changed the object. After earlier operations changed the object
+    /// (`has_changed`), setting an equal value also counts as a change.
     pub(super) fn apply<'a>(
         &'a self,
         root: &mut Node<'a>,

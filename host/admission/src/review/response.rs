@@ -79,8 +79,8 @@ impl<'a> RefusalStatus<'a> {
 ///
 /// The response has a patch only if the request is allowed and its object changed: kube-apiserver takes any patch for a
 /// change, and calls other webhooks again. Warnings are kept within kube-apiserver's limits. The audit annotations of
-/// stages are named `{stage}.{key}`, and a failure that its policy ignores is recorded as `failed-open.{stage}`. Names
-/// that kube-apiserver would drop are left out.
+/// stages are named `{stage}.{key}`, and a failure that the stage's failure policy ignores is recorded as
+/// `failed-open.{stage}`. Names that kube-apiserver would drop are left out.
 pub fn write_response(version: ReviewVersion, uid: &Uid, outcome: Option<&Outcome>) -> Bytes {
     let mut response = ReviewResponse {
         uid: uid.as_str(),
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_has_the_verdict_and_the_patch() {
+    fn a_review_response_has_the_verdict_and_the_patch() {
         let mut changed = outcome(Decision::Allowed);
         changed.patch = Patch::parse(r#"[{"op":"add","path":"/a","value":1}]"#).unwrap();
         let refused = |cause| {

@@ -5,7 +5,7 @@ use crate::keywords;
 /// The labels of an object or a namespace, by key.
 pub type Labels = BTreeMap<String, String>;
 
-/// Selects objects by their labels, like Kubernetes' `LabelSelector`: all requirements, if any, must be met.
+/// Selects objects by their labels, like Kubernetes' `LabelSelector`: the labels must meet all requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_requirement_is_met_according_to_its_operator() {
+    fn a_label_requirement_is_met_according_to_its_operator() {
         use LabelOperator::*;
         let labels: Labels = [("tier".into(), "web".into()), ("empty".into(), "".into())].into();
         // (key, operator, values, whether it is met); source: Kubernetes' apimachinery, labels.Requirement.
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn all_requirements_must_be_met() {
+    fn a_label_selector_matches_only_if_all_requirements_are_met() {
         let selector = LabelSelector::new(vec![
             Requirement::equals("a", "1").unwrap(),
             Requirement::equals("b", "2").unwrap(),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_requirement_needs_values_that_fit_its_operator() {
+    fn a_label_requirement_needs_values_that_fit_its_operator() {
         for operator in LabelOperator::ALL {
             let needs = matches!(operator, LabelOperator::In | LabelOperator::NotIn);
             assert_eq!(

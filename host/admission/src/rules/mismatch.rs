@@ -126,7 +126,7 @@ mod tests {
     use crate::{GroupVersionKind, Operation, ResourcePattern};
 
     #[test]
-    fn a_mismatch_names_the_closest_rule() {
+    fn an_explanation_of_a_mismatch_uses_the_closest_rule() {
         let kind = GroupVersionKind::from_api_version("v1", "Pod");
         let resource = kind.guess_resource();
         let request = Request::new(Operation::Create, kind, resource);

@@ -31,7 +31,8 @@ pub trait NamespaceSource: Send + Sync + 'static {
     async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError>;
 }
 
-/// A fixed list of namespaces. Others have only Kubernetes' label for every namespace: `kubernetes.io/metadata.name`.
+/// A fixed list of namespaces. Other namespaces have only the label that Kubernetes gives to every namespace:
+/// `kubernetes.io/metadata.name`.
 #[derive(Clone, Debug, Default)]
 pub struct StaticNamespaces(BTreeMap<String, Labels>);
 

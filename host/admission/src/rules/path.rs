@@ -14,7 +14,7 @@ pub struct PathReadings {
     pub by_segment: String,
     /// The path decoded before it is split; `None` if it equals `by_segment`.
     pub whole: Option<String>,
-    /// The path in which encoded dot segments are ordinary names; `None` if it has no such segment.
+    /// The path if encoded dot segments (`%2e.`) are ordinary names; `None` if the path has none.
     pub encoded_dots: Option<String>,
 }
 
@@ -65,9 +65,9 @@ const READINGS_SIZE: usize = 32 << 10;
 /// Represents a slash inside a segment. No accepted path contains a control character.
 const SLASH: &str = "\u{1}";
 
-/// Computes the paths that lenient servers may read from a path. They apply the steps below in any order, and decode
-/// the path at least once. Returns `None` if the path is encoded too often, contains control characters, characters
-/// that may become separators, or invalid UTF-8, or has too many readings.
+/// Computes the paths that lenient servers may read from a path. Such servers apply some of the steps in this function
+/// in any order, and decode the path at least once. Returns `None` if the path is encoded too often, contains control
+/// characters, characters that may become separators, or invalid UTF-8, or has too many readings.
 ///
 /// Each combination and order of steps is a reading. For example, a server that ignores the parameters of segments may
 /// decode the path before or after it splits the path.
@@ -277,7 +277,7 @@ mod tests {
 
     /// Each row has a path and some of its readings, which differ in the steps that a server applies.
     #[test]
-    fn a_path_has_the_readings_of_lenient_servers() {
+    fn a_path_is_interpreted_in_all_ways_of_lenient_servers() {
         for (path, expected) in [
             ("/v1/jobs", vec!["/v1/jobs"]),
             ("/v1/Jobs", vec!["/v1/Jobs"]),
@@ -310,7 +310,7 @@ mod tests {
 
     /// No server accepts these paths, or they have too many readings.
     #[test]
-    fn a_path_with_ambiguous_characters_has_no_readings() {
+    fn a_path_with_ambiguous_characters_is_not_interpreted() {
         let many = "/%25255c;%255c;%5c;%2525253f.".repeat(40);
         for path in [
             "/v1/%2525256aobs",
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_paths_have_few_readings() {
+    fn ordinary_paths_have_few_interpretations() {
         for (path, most) in [
             ("/v1/job/web/plan", 1),
             ("/v1/job/Web.Front", 1),
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_has_one_reading_for_each_way_of_decoding() {
+    fn a_path_has_one_interpretation_for_each_way_of_decoding() {
         for (path, by_segment, whole, encoded_dots) in [
             ("/", "/", None, None),
             ("/a/b", "/a/b", None, None),

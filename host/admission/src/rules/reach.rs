@@ -47,7 +47,7 @@ impl GroupVersionResource {
     }
 }
 
-/// Returns whether no hook is called for a resource of a group; for `None`, for any resource of the group.
+/// Returns whether no hook is called for a resource of a group; if `resource` is `None`, for any resource of the group.
 fn is_never_hooked(group: &str, resource: Option<&str>) -> bool {
     NEVER_HOOKED.iter().any(|(own, resources)| {
         group == *own && resource.is_none_or(|resource| resources.contains(&resource))
@@ -92,7 +92,8 @@ pub struct Unreached {
 }
 
 impl Reach {
-    /// Returns why a chain with these rules, in this namespace if any, misses requests; `None` if it misses none.
+    /// Returns the reasons why a chain with these rules misses requests; `None` if it misses none. `namespace` is the
+    /// chain's only namespace, if the chain has one.
     pub fn misses(&self, namespace: Option<&str>, rules: &[Rule]) -> Option<Unreached> {
         let excluded =
             namespace.filter(|namespace| self.excluded_namespaces.iter().any(|name| name == namespace));
@@ -162,7 +163,7 @@ mod tests {
         let kinds = || rule(&[], &[], &["Pod"]);
         let pods = || rule(&[""], &["pods"], &[]);
         let reviews = || rule(&["authentication.k8s.io"], &["tokenreviews"], &[]);
-        // (case, reach, namespace, rules, whether the chain gets nothing and the number of reasons)
+        // (case, reach, namespace, rules, (whether the chain gets no request at all, number of reasons))
         for (case, reach, namespace, rules, expected) in [
             ("pods", &webhooks, None, vec![pods()], None),
             ("pods of a team", &webhooks, Some("shop"), vec![pods()], None),

@@ -21,7 +21,8 @@ use crate::{
     },
 };
 
-/// The processor time after which a call is long, counted from the moment when it first yields, at a tick or to wait.
+/// The processor time after which a call counts as long. It is measured from the moment when the call first yields, at
+/// a tick or to wait.
 const LONG: Duration = Duration::from_millis(1);
 
 /// The number of calls of a hook that begin on a thread for long work after a long call. So a hook that only sometimes
@@ -35,7 +36,7 @@ const SUSPICIOUS: Duration = Duration::from_millis(4);
 /// Predicts from earlier calls of a hook whether its next call is long. Lives as long as the hook.
 #[derive(Debug, Default)]
 pub struct LongCallPredictor {
-    /// The number of next calls that begin on a thread for long work.
+    /// The number of calls, from the next one on, that begin on a thread for long work.
     expected_long_calls: AtomicU8,
     /// Whether long calls are suspected, so that each call is timed from its start.
     is_suspected: AtomicBool,
@@ -46,7 +47,8 @@ impl LongCallPredictor {
         self.expected_long_calls.load(Ordering::Relaxed) > 0
     }
 
-    /// Learns from the size of a response, in bytes. If it takes long to copy and free, its call counts as long.
+    /// Learns from the size of a response, in bytes. If the response takes long to copy and free, its call counts as
+    /// long.
     pub fn learn_answer(&self, bytes: usize) {
         if bytes > SMALL {
             self.learn(true);
@@ -100,7 +102,7 @@ pub async fn move_to_long_work_thread() {
     }
 }
 
-/// Calls [`move_to_long_work_thread`] before work on this many bytes, unless it is short.
+/// Calls [`move_to_long_work_thread`] before work on this many bytes, unless the work is short.
 pub async fn move_if_long(bytes: usize) {
     if bytes > SMALL {
         move_to_long_work_thread().await;

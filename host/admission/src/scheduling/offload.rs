@@ -113,7 +113,8 @@ pub fn on_thread_for_long_work<T: Send + 'static>(
     })
 }
 
-/// Resumes the panic of a failed task. If the task was aborted instead, the process is ending, so this waits.
+/// Resumes the panic of a failed task. If the task was aborted instead, the process is ending, so this future never
+/// completes.
 pub async fn resume_panic_or_wait<T>(error: JoinError) -> T {
     match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),

@@ -127,7 +127,7 @@ mod tests {
         };
         wait_until(|| have_woken(100));
         drop(guard);
-        // Other tests in this process do long work too, so the threads sleep only at times.
+        // Other tests in this process do long work too, so the threads sleep only now and then.
         wait_until(|| {
             let before = threads();
             sleep(TICK * 10);

@@ -28,7 +28,7 @@ impl Failure {
         Self { kind, message }
     }
 
-    /// Returns the failure for exhausted file descriptors or memory, which no plugin caused; otherwise `None`.
+    /// Returns the failure for exhausted file descriptors or memory, which no plugin caused; `None` for other errors.
     pub fn of_exhaustion(error: &io::Error) -> Option<Self> {
         let what = match Errno::from_io_error(error)? {
             Errno::MFILE => {

@@ -87,9 +87,9 @@ async fn a_stage_ends_at_its_timeout_or_the_requests_deadline() {
     use FailurePolicy::{Fail, Ignore};
     use Script::*;
     let second = 1000;
-    // (case, the request's time in ms, stages: script, timeout in ms, policy; words of the trace, refusal). As in
-    // kube-apiserver, a call gets the smaller of its timeout and the request's remaining time; when no time is left,
-    // the request fails under any policy, and later hooks are not called.
+    // (case, the request's time in ms, [(script, timeout in ms, failure policy)] of the stages, words of the trace,
+    // refusal). As in kube-apiserver, a call gets the smaller of its timeout and the request's remaining time; when no
+    // time is left, the request fails under any policy, and later hooks are not called.
     let table: Vec<(&str, u64, Vec<(Script, u64, FailurePolicy)>, &[&str], &str)> = vec![
         (
             "within both",
@@ -150,7 +150,7 @@ async fn a_stage_ends_at_its_timeout_or_the_requests_deadline() {
 }
 
 #[tokio::test]
-async fn dropping_a_request_drops_its_call() {
+async fn dropping_an_evaluation_drops_the_call_of_its_hook() {
     struct Guarded(Arc<AtomicUsize>);
     struct OnDrop(Arc<AtomicUsize>);
     impl Drop for OnDrop {

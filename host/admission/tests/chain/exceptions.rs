@@ -86,7 +86,7 @@ async fn a_stage_with_a_matching_exception_is_not_called() {
 }
 
 #[tokio::test]
-async fn an_exception_affects_only_its_stages() {
+async fn an_exception_affects_only_the_stages_that_have_it() {
     let exception = Exception::new("legacy", after(3600));
     let stages = vec![
         excepted(Script::Deny("no"), &exception),

@@ -231,7 +231,7 @@ async fn verdicts_and_failures_take_effect_under_both_failure_policies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_kind_of_failure_follows_the_policy() {
+async fn every_kind_of_failure_follows_the_failure_policy() {
     for kind in FailureKind::ALL {
         for policy in FailurePolicy::ALL {
             let stages = vec![

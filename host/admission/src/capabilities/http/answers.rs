@@ -125,7 +125,8 @@ impl HttpAnswer {
         recorded
     }
 
-    /// Redacts the values in the queries of the URL and of `location`, which may be secret. Returns their number.
+    /// Redacts the query values of the URL and of the header `location`, because they may be secret. Returns the number
+    /// of redacted values.
     pub fn redact_queries(&mut self) -> usize {
         let mut count = redact_query(&mut self.url);
         if let Some(location) = self.headers.get_mut("location") {
@@ -208,8 +209,9 @@ fn read_body(body: &[u8]) -> Value {
     }
 }
 
-/// A sender that returns responses from a list. Several responses to one method and URL are returned in order, and the
-/// last one again after that. A URL with redacted values in its query matches every request with the same parameters.
+/// A sender that returns responses from a list. Several responses to one method and URL are returned in order; after
+/// that, the last one is repeated. A URL with redacted values in its query matches every request with the same
+/// parameters.
 #[derive(Debug, Default)]
 pub struct HttpAnswers(Mutex<HashMap<(String, Url), VecDeque<HttpAnswer>>>);
 

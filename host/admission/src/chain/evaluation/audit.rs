@@ -15,7 +15,8 @@ use crate::{
     },
 };
 
-/// A stage in mode `Audit`, which is called after all other stages with the request as it would have been in its turn.
+/// A stage in mode `Audit`, which is called after all other stages. It gets the request as the request would have been
+/// in the stage's turn.
 pub(super) struct Audit<'a> {
     pub(super) entry: StageInChain<'a>,
     /// The request and the row of the trace for each round.

@@ -44,7 +44,7 @@ impl Budget {
     const STRIDE: usize = 1 << 20;
     /// The cost of an operation, in addition to the bytes and elements.
     pub(crate) const OPERATION: usize = 128;
-    /// The cost of building a tree of one byte, compared to reading it.
+    /// The cost of building a tree from one byte of text, compared to reading the byte.
     pub(super) const TREE: usize = 4;
 
     pub(crate) fn new(work: usize, copies: usize, deadline: Option<Deadline>) -> Self {

@@ -98,7 +98,7 @@ fn an_equivalent_rule_matches_other_versions_of_a_resource() {
 }
 
 #[test]
-fn a_mismatch_is_the_first_part_that_differs() {
+fn the_first_part_of_a_rule_that_does_not_match_is_reported() {
     let rule = Rule {
         api_groups: only(&["apps"]),
         resources: vec![ResourcePattern::parse("deployments").unwrap()],
@@ -244,7 +244,7 @@ fn a_rule_matches_kinds_in_any_case() {
 }
 
 #[test]
-fn an_outline_excludes_only_rules_that_cannot_match() {
+fn the_outline_of_a_request_excludes_only_rules_that_cannot_match() {
     let rule = Rule {
         resources: vec![ResourcePattern::parse("pods/status").unwrap()],
         kinds: only(&["pod"]),

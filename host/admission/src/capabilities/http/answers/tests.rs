@@ -85,7 +85,7 @@ fn a_recorded_response_has_no_secret_headers() {
 }
 
 #[tokio::test]
-async fn values_in_queries_are_redacted() {
+async fn query_values_of_recorded_urls_are_redacted() {
     for (url, location, expected, count) in [
         ("https://a.example/x", "/y", ("https://a.example/x", "/y"), 0),
         (
