@@ -1,7 +1,7 @@
 use std::{borrow::Borrow, str::FromStr, sync::Arc};
 
-/// The prefix of the nodes that programs of BCS register. If there is only one ensemble, drivers register next to the
-/// nodes of clusters, which do not have this prefix.
+/// The prefix in the names of nodes that BCS programs register. With a single ensemble, drivers register next to the
+/// nodes of clusters, and only the names of the drivers' nodes have this prefix.
 const REGISTRATION: &str = "_c_";
 
 /// The ID of a BCS cluster, such as `BCS-MESOS-10001`: the exact value of `BCS-ClusterID`. Cheap to clone.

@@ -32,7 +32,7 @@ use self::{
 };
 use crate::{Bcs, metric_names, reply};
 
-/// The word for these requests in the access log.
+/// The name of requests for definitions in the access log.
 const PASSAGE: &str = "definitions";
 
 /// Serves requests for definitions. Cheap to clone; lives as long as the driver.
@@ -50,7 +50,7 @@ struct Inner {
 
 impl DefinitionsApi {
     /// Creates the API for the definitions of this host. `dialect` checks the cluster and writes the replies to
-    /// requests that cannot be read; `limits` apply to bodies.
+    /// requests that cannot be read; `limits` apply to request bodies.
     pub(crate) fn new(host: Host, dialect: Arc<Bcs>, limits: BodyLimits) -> Self {
         Self(Arc::new(Inner {
             host,

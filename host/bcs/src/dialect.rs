@@ -18,7 +18,8 @@ use crate::{
     translation::{self, types},
 };
 
-/// The prefixes of paths whose requests the driver only forwards: consoles, and custom resources of a kube-apiserver.
+/// Path prefixes of requests that the driver forwards without calling hooks: to consoles, and for custom resources to a
+/// kube-apiserver.
 const FORWARDED: [&str; 2] = ["/mesosdriver/v4/webconsole/", "/mesosdriver/v4/customresource"];
 pub const CLUSTER_HEADER: &str = "BCS-ClusterID";
 
@@ -144,7 +145,8 @@ impl Bcs {
         }
     }
 
-    /// Handles a body without a kind: no hooks are called, but it is refused if its path could give it a kind.
+    /// Handles a request whose body has no kind: no hooks are called. The request is refused if a driver could require
+    /// a kind for its path.
     fn without_kind(&self, head: &Parts) -> Result<Reading, Rejection> {
         let may_have_kind = || match lenient(head.uri.path()) {
             Some(readings) => readings
@@ -178,7 +180,7 @@ impl Dialect for Bcs {
         let raw = head.uri.path();
         let readings = PathReadings::new(raw);
         let is_own = readings.iter().any(is_own);
-        // Hooks are bypassed only if the driver just forwards the request, whichever way its path is read.
+        // Hooks are bypassed only if the driver just forwards the request under every reading of its path.
         let is_forwarded = is_own && is_forwarded(raw) && readings.iter().all(is_forwarded);
         if is_own && let Err(rejection) = self.check_cluster(head) {
             return Class::Refuse(rejection);
@@ -258,7 +260,7 @@ impl Dialect for Bcs {
             end => end.status(),
         };
         let message = match end {
-            // bcs-mesos-driver has this misspelling. It is kept so that searches for the message find it.
+            // This message repeats a misspelling of bcs-mesos-driver, so that searches for the message find it.
             EndReason::Refused(refusal) if matches!(refusal.cause, RefusalCause::Failed(_)) => {
                 format!("request webhoook {} error {refusal}", refusal.stage)
             }

@@ -138,7 +138,7 @@ impl Drivers {
             .await;
     }
 
-    /// Notifies of changes of this driver's own registration. Never returns.
+    /// Calls `notify_changed` after each change of this driver's own registration. Never returns.
     async fn follow_own(&self) {
         if let Some(own) = self.own.get() {
             let mut states = own.states();

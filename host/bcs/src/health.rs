@@ -41,7 +41,8 @@ pub struct HealthInfo {
 const RUN_OK: &str = "run ok";
 
 impl HealthInfo {
-    /// Returns the health of a driver in front of these servers, with the state of their discovery, if any.
+    /// Returns the health of a driver in front of these servers. `discovered` has the discovered servers; it is `None`
+    /// if the servers are listed in the configuration.
     pub(crate) fn new(
         cluster: &ClusterId,
         ip: IpAddr,

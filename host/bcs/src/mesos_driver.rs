@@ -26,14 +26,14 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct BcsConfig {
     pub cluster: ClusterId,
-    /// The servers that get the requests. Default: the discovered schedulers, or else a bcs-mesos-driver.
+    /// The kind of the servers that get the requests. Default: the discovered schedulers, or else a bcs-mesos-driver.
     pub upstream_kind: UpstreamKind,
     pub servers: SchedulersConfig,
     pub upstream: UpstreamConfig,
     /// The consoles, which are served if the upstream is the scheduler.
     pub console: ConsoleConfig,
-    /// Whether clients may read and change custom resources, and their definitions, in the Kubernetes cluster with this
-    /// program's credentials. Default: they may not, and these routes are not found.
+    /// Whether clients may use this program's credentials to read and change custom resources, and their definitions,
+    /// in the Kubernetes cluster. Default: `false`, and requests for them are answered with 404.
     pub custom_resources: bool,
     /// The registration of the driver in ZooKeeper. Default: it does not register.
     pub registration: Option<RegistrationConfig>,

@@ -40,7 +40,8 @@ impl OtherServers {
         }
     }
 
-    /// Returns the reply, or an error reply of this program; `None` if no such server is configured.
+    /// Returns the server's reply, or an error reply of this program; `None` if the server that the request needs is
+    /// not configured.
     pub(crate) async fn send(
         &self,
         to: OtherServer,
@@ -68,7 +69,7 @@ impl OtherServers {
     }
 }
 
-/// Returns a reply in plain text, as Go's servers write errors. `how` is the word for it in the access log.
+/// Returns a reply in plain text, as Go's servers write errors. `how` is the name of this case in the access log.
 fn plain(status: StatusCode, text: &str, how: &'static str) -> Response<Body> {
     Passage::Ended(how).mark(reply::plain(status, format!("{text}\n")).map(Body::from))
 }

@@ -144,7 +144,7 @@ impl Registrar {
         Ok(Self(entries))
     }
 
-    /// Returns the registration of a gateway, with its node.
+    /// Returns the registration of a gateway in the service ensemble.
     pub fn of_gateway(
         config: &RegistrationConfig,
         ports: Ports,
@@ -157,8 +157,8 @@ impl Registrar {
         Ok(Self(vec![entry]))
     }
 
-    /// Registers the driver or gateway until the result is withdrawn or dropped. If it is not ready yet,
-    /// [`Registrations::follow`] registers it as soon as it is.
+    /// Registers the driver or gateway until the result is withdrawn or dropped. Without `is_ready`, nothing is
+    /// registered until [`Registrations::follow`] finds that the program has become ready.
     pub fn register(self, is_ready: bool) -> Registrations {
         let register = if is_ready {
             ZooKeeper::register
@@ -271,8 +271,9 @@ impl Registrations {
         join_all(self.0.iter().map(ActiveRegistration::update_metrics)).await;
     }
 
-    /// Keeps a driver registered while it serves the same table as the others, so that gateways send requests to no
-    /// driver with an old table. Differences of less than a second do not count. Never returns; drop it to stop.
+    /// Keeps a driver registered while it serves the same table as the others, so that gateways do not send requests to
+    /// a driver with an old table. Differences that last less than a second are ignored. Never returns; drop it to
+    /// stop.
     pub async fn follow(&self, mut is_ready: watch::Receiver<bool>) {
         loop {
             let now_ready = *is_ready.borrow_and_update();

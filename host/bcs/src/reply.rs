@@ -59,7 +59,7 @@ impl Code {
     }
 }
 
-/// The programs of BCS, whose handlers prefix every message with their name.
+/// The names of BCS programs. Their handlers prefix every message with the name.
 pub const DRIVER: &str = "bcs-mesos-driver";
 pub const API: &str = "bcs-api";
 

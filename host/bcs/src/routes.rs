@@ -16,7 +16,7 @@ pub(crate) use self::target::{Address, SEGMENT, first};
 
 pub const PREFIX: &str = "/mesosdriver/v4";
 
-/// Returns the routes of bcs-mesos-driver, in its order, and then those that only its documentation has.
+/// Returns the routes of bcs-mesos-driver, in its order, and then the routes that exist only in its documentation.
 pub fn routes() -> impl Iterator<Item = &'static Route> {
     table::ROUTES.iter().chain(&table::DOCUMENTED)
 }
@@ -33,7 +33,7 @@ pub enum Verb {
 impl Verb {
     pub const ALL: [Self; 4] = [Self::Get, Self::Post, Self::Put, Self::Delete];
 
-    /// Returns whether requests of this method have the wanted object as their body.
+    /// Returns whether the body of a request with this method is the object to create or update.
     pub(crate) fn creates_or_changes(self) -> bool {
         matches!(self, Self::Post | Self::Put)
     }
@@ -67,8 +67,8 @@ pub enum Permission {
     /// Also allows changes of workloads: everything that the scheduler does, consoles, and the custom resources of
     /// groups that the gateway's configuration lists.
     Write,
-    /// Also allows everything else: changes of the definitions of admission hooks and of whatever else controls
-    /// admission for all requests, and unknown routes.
+    /// Also allows everything else: changing the definitions of admission hooks, or anything else that controls the
+    /// admission of all requests, and using unknown routes.
     Hooks,
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct Scheduler {
     pub(crate) upstream: Upstream,
     /// The timeout for the beginning of a reply's body, after the reply's head has arrived.
     pub(crate) reply_timeout: Duration,
-    /// The timeout for finding a server that accepts a request, after one has replied that it does not.
+    /// The timeout for finding a server that accepts a request, after one has declined it.
     pub(crate) retry_timeout: Duration,
     pub(crate) other_servers: OtherServers,
 }
@@ -62,7 +62,7 @@ enum Sent {
     Streamed(Body),
 }
 
-/// Returns the end of a request to which the upstream sent no reply, with the message of bcs-mesos-driver.
+/// Returns the reason why a request ends without a reply of the upstream, with the message of bcs-mesos-driver.
 pub fn upstream_end(error: UpstreamError) -> EndReason<'static> {
     match error {
         UpstreamError::NoMaster => EndReason::UpstreamUnreachable {
@@ -94,7 +94,7 @@ impl Scheduler {
         reply.unwrap_or_else(|error| self.end(&error.end()))
     }
 
-    /// Forwards a request, after reading its body if the way it is forwarded depends on the body.
+    /// Forwards a request. Reads its body first if the translation depends on the body.
     async fn translate(&self, head: Parts, body: Body) -> Result<Response<Body>, BodyError> {
         let body = self.limits.collect(&head, body).await?;
         match forwarding(&head, Some(&body)) {

@@ -63,7 +63,7 @@ impl ServerInfo {
         text.parse()
     }
 
-    /// Returns the fields for IPv4 and IPv6, one of which contains this address.
+    /// Returns the values of the fields for IPv4 and IPv6: one is this address, and the other is empty.
     pub(crate) fn fields_of(ip: IpAddr) -> (String, String) {
         match ip {
             IpAddr::V4(ip) => (ip.to_string(), String::new()),

@@ -1,4 +1,4 @@
-//! Translates requests of clients to requests to the scheduler.
+//! Translates clients' requests into requests to the scheduler.
 
 mod container;
 mod fault;
@@ -76,8 +76,8 @@ static DEPLOYMENTS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DEPLOYMENT))
 static DAEMONSETS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DAEMONSET));
 static MESSAGES: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
 
-/// Decides how a request that passed the chains is forwarded. `None` if that depends on its body; in that case, call it
-/// again with the body that the chains returned.
+/// Decides how a request that passed the chains is forwarded. `None` if that depends on its body; in that case, call
+/// the function again with the body that the chains returned.
 pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<Forwarding> {
     let matched = match lookup(head) {
         RouteLookup::Found(matched) => matched,
@@ -123,7 +123,7 @@ fn translated_message(body: &Bytes) -> Result<(Address, NextBody), Fault> {
     Ok((Address::default(), NextBody::New(sent.into())))
 }
 
-/// Returns the translated body of a workload, and the values of the object that the scheduler's path contains.
+/// Returns the translated body of a workload, and the values from the object that go into the scheduler's path.
 fn translated_workload(body: &Bytes, kind: Kind, schema: &Schema) -> Result<(Address, NextBody), Fault> {
     let (checked, value) = check_kind(body, kind)?;
     let text = schema
@@ -167,7 +167,7 @@ fn describe(error: &SpellingError) -> String {
     }
 }
 
-/// Returns the request to the scheduler, which has none of the client's headers.
+/// Returns the request to the scheduler. It has none of the client's headers.
 fn rewritten(
     matched: &Matched,
     call: Call,
@@ -211,7 +211,7 @@ fn definitions(matched: &Matched, query: &str, body: NextBody) -> Result<Forward
     }))
 }
 
-/// Returns a definition of a custom resource with the version of the kube-apiserver. Anything but an object is
+/// Returns a custom resource definition with the `apiVersion` that a kube-apiserver expects. Anything but an object is
 /// forwarded unchanged, so that the kube-apiserver refuses it.
 fn with_definitions_version(body: &Bytes) -> NextBody {
     match serde_json::from_slice(body) {
@@ -223,7 +223,7 @@ fn with_definitions_version(body: &Bytes) -> NextBody {
     }
 }
 
-/// Appends `below`, encoded, and the unchanged query to a path.
+/// Appends the encoded `below` and the unchanged query to a path.
 fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Fault> {
     let mut text = path.to_owned();
     for segment in below.split('/').filter(|segment| !segment.is_empty()) {

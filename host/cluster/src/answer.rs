@@ -19,10 +19,11 @@ use crate::{Cluster, ForwardError};
 
 const LIMIT: usize = 32 << 20;
 
-/// The limit of attempts at an overloaded API server.
+/// The maximum number of attempts to send a request to an overloaded API server.
 const ATTEMPTS: u32 = 6;
 
-/// The pause before a request is sent again, if the API server names no pause; and the longest pause that it may name.
+/// The pause before a request is sent again if the API server names none, and the longest pause that the API server may
+/// name.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 

@@ -43,7 +43,7 @@ enum ReviewError {
     Request(RequestError),
 }
 
-/// Reviews an access, and returns the result for a condition of a stage.
+/// Sends an access review, and returns its result for a condition of a stage.
 pub(crate) async fn review(
     connection: &Connection,
     user: &UserInfo,
@@ -180,7 +180,8 @@ mod tests {
 
     #[test]
     fn a_denial_with_an_evaluation_error_is_an_error() {
-        // (status of the review, access or error), from kube-apiserver's authorizer and its conversion of decisions.
+        // (status of the review, access or error). The rows follow kube-apiserver's authorizer and its conversion of
+        // decisions.
         for (status, expected) in [
             (json!({"allowed": true, "reason": "RBAC"}), Ok((true, "RBAC"))),
             (json!({"allowed": false}), Ok((false, ""))),

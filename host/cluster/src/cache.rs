@@ -52,7 +52,7 @@ impl<V> Cache<V> {
         look(&self.0.read())
     }
 
-    /// Starts a list. The previous objects stay until the list is complete.
+    /// Starts a list. The previous objects remain in the cache until the list is complete.
     pub(crate) fn begin_list(&self) {
         self.write(|contents| contents.listed.clear());
     }

@@ -64,7 +64,8 @@ impl Cluster {
         })))
     }
 
-    /// Starts to watch namespaces, whose labels chains need. Without this call, the first lookup starts the watch.
+    /// Starts to watch namespaces, because chains need their labels. Without this call, the first lookup starts the
+    /// watch.
     pub fn watch_namespaces(&self) {
         self.0.namespaces.start(&self.0.runtime);
     }
@@ -81,8 +82,8 @@ impl Cluster {
         self.resources_of(&kind.served())
     }
 
-    /// Returns a client of one resource, the only one to which the account needs rights. `namespace` is empty for a
-    /// resource of the whole cluster.
+    /// Returns a client that reads and writes only this resource, so the account needs no rights to others. `namespace`
+    /// is empty for a resource of the whole cluster.
     pub fn resource(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Resources {
         let only = Some((namespace, name));
         Resources::new(self.0.connection.clone(), &kind.served(), only, &self.0.runtime)
@@ -96,7 +97,7 @@ impl Cluster {
         &self.0.runtime
     }
 
-    /// Returns a candidate in the election by the Lease of this name, in the namespace of the account.
+    /// Returns a candidate in the election that is held with the Lease of this name in the account's namespace.
     pub fn election(&self, name: impl Into<String>, terms: ElectionTimes) -> Election {
         Election::new(self.0.connection.clone(), name.into(), terms)
     }

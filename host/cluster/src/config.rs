@@ -25,7 +25,7 @@ pub enum ClusterSource {
         /// The context. Default: the current context of the kubeconfig.
         context: Option<String>,
     },
-    /// The kubeconfig if there is one, as `kubectl` finds it, or else the service account.
+    /// The kubeconfig that `kubectl` would use, or else the service account.
     #[default]
     Infer,
 }

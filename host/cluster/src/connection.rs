@@ -48,7 +48,7 @@ pub(crate) struct Connection {
     client: Client,
     url: Arc<str>,
     live: Arc<Semaphore>,
-    /// Whether the API server answered the last request of [`ask`](Self::ask).
+    /// Whether the API server answered the last request that [`ask`](Self::ask) sent.
     answers: Arc<watch::Sender<bool>>,
 }
 
@@ -171,8 +171,8 @@ impl Connection {
         }
     }
 
-    /// Returns a client for a list and its watch. The client reports the server's answers to `health`; otherwise, the
-    /// health of a resumed watch would be unknown until something changes.
+    /// Returns a client that lists and watches objects. The client reports the server's answers to `health`; otherwise,
+    /// the health of a resumed watch would be unknown until something changes.
     pub(crate) fn observed(&self, health: Arc<Health>) -> Client {
         let client = self.client.clone();
         let namespace = client.default_namespace().to_owned();

@@ -39,8 +39,9 @@ impl ServedKind {
 }
 
 impl Cluster {
-    /// Returns the kinds of these plurals in a group, or with `*` all kinds of the group. Each kind has the first of
-    /// these versions in which the API server serves it. Returns `None` if the API server does not have the group.
+    /// Returns the kinds with these plurals in a group, or all kinds of the group if `*` is given. Each kind has the
+    /// first of these versions in which the API server serves it. Returns `None` if the API server does not have the
+    /// group.
     ///
     /// # Errors
     ///

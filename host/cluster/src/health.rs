@@ -1,4 +1,4 @@
-//! The health of a watch, which the status and the log show, and which tells lookups whether to use the cache.
+//! The health of a watch. The status and the log show it, and lookups decide by it whether to use the cache.
 
 use std::time::{Duration, Instant};
 

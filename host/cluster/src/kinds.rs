@@ -24,7 +24,7 @@ use crate::{
     watch::{Pace, Selection, View, follow},
 };
 
-/// The longest time of a lookup, whatever its deadline.
+/// The maximum duration of a lookup, even if its deadline is later.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(10);
 
 /// The kinds that were looked up, each with its watch.
@@ -284,7 +284,8 @@ impl Kind {
     }
 }
 
-/// The position at which a page begins. A plugin gets it with the previous page, and sends it back.
+/// The position at which a page begins. A plugin receives the position with the previous page, and sends it back to get
+/// the next one.
 #[derive(Debug, PartialEq, Eq, derive_more::Display)]
 pub(crate) enum Start {
     /// After this object of the cache.
@@ -295,7 +296,7 @@ pub(crate) enum Start {
     OfServer(String),
 }
 
-/// The longest text of a position in bytes, which is far longer than the tokens of API servers.
+/// The maximum length of a position as text, in bytes. The tokens of API servers are far shorter.
 const START_LENGTH: usize = 4096;
 
 impl Start {

@@ -33,7 +33,7 @@ pub(crate) fn current_time() -> MicroTime {
     MicroTime(Timestamp::now())
 }
 
-/// The timeout of a request by a program that is not the leader, and of resigning.
+/// The timeout of a request by a program that is not the leader, and of a leader's resignation.
 pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
 /// The label of the Leases of all replicas. Its value is the name of the leader's Lease.
@@ -123,7 +123,8 @@ impl Election {
         self.is_leader.subscribe()
     }
 
-    /// Returns the replicas that take part, including this program. Each holds a Lease of its own with these times.
+    /// Returns the replicas that take part in the election, including this program. Each replica holds a Lease of its
+    /// own, with these times.
     pub fn members(&self, terms: ElectionTimes) -> Members {
         let (leader, identity) = (self.name.clone(), self.identity.clone());
         Members::new(

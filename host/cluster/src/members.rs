@@ -82,7 +82,8 @@ pub struct LeaseMembership {
 }
 
 impl Members {
-    /// Creates the replicas that take part in the election by this Lease. `identity` is the name of this replica.
+    /// Creates the list of the replicas that take part in the election by this Lease. `identity` is the name of this
+    /// replica.
     pub(crate) fn new(
         connection: Connection,
         leader: String,
@@ -174,7 +175,8 @@ impl Members {
         }
         let problem = match (is_watching, is_known) {
             (false, _) => Some("the Leases of the replicas cannot be watched"),
-            // This replica does not see the renewals of its own Lease, so it may miss those of others too.
+            // This replica does not see the renewals of its own Lease, so it may also miss the renewals of other
+            // Leases.
             (true, false) => Some("the Lease of this replica is not renewed"),
             (true, true) => None,
         };

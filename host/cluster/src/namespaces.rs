@@ -23,7 +23,7 @@ use crate::{
     watch::{Selection, View, spawn},
 };
 
-/// The longest time of a lookup. The deadline of the request may be earlier.
+/// The maximum duration of a lookup. The deadline of the request may be earlier.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
 
 /// Only the metadata of namespaces is requested.

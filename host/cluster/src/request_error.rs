@@ -83,7 +83,7 @@ impl RequestError {
     }
 }
 
-/// Returns the end of a refusal, which names the permission to grant.
+/// Returns the last part of the message about a refusal: the permission to grant.
 pub(crate) fn permission(verbs: &str, plural: &str, group: &str) -> String {
     let group = match group {
         "" => "the core API group".to_owned(),

@@ -144,7 +144,7 @@ impl Resources {
     ) -> Self {
         let resource = kind.resource.clone();
         let view = Arc::new(View::new(resource.plural.clone()));
-        // Of watched resources, only the namespace, name and version are kept.
+        // The watch keeps only the namespace, name and version of each resource.
         let entry = |found: PartialObjectMeta<Item>| {
             let version = version(serde_json::to_value(&found.metadata).ok().as_ref());
             let metadata = found.metadata;
@@ -276,7 +276,8 @@ impl Resources {
             .map_err(|failure| self.error("update", failure))
     }
 
-    /// Replaces `found`, or creates a resource of this name. `set` sets its fields.
+    /// Replaces `found`, or creates a resource of this name if `found` is `None`. `set` sets the fields of the
+    /// resource.
     pub async fn put(
         &self,
         namespace: &str,

@@ -1,4 +1,4 @@
-//! Decides by the roles among manifests what users may do, as Kubernetes' RBAC does.
+//! Decides what users may do by the roles among the manifests, as Kubernetes' RBAC does.
 
 use admittance_admission::{Access, AccessAttributes, UserInfo};
 use k8s_openapi::api::rbac::v1::{
@@ -257,8 +257,8 @@ mod tests {
     #[test]
     fn roles_decide_what_users_may_do() {
         let roles = roles();
-        // (user, group, action, whether it is allowed); action: verb, group, resource or path, subresource, namespace,
-        // name
+        // (user, group, action, whether it is allowed). An action is (verb, group, resource or path, subresource,
+        // namespace, name).
         for (user, group, action, expected) in [
             (
                 "jo",

@@ -4,7 +4,8 @@ use admittance_admission::{
     LabelOperator, LabelSelector, Labels, NAME_PART_LENGTH, Requirement, is_dns_subdomain, is_name_part,
 };
 
-// The longest selector, in bytes, and the maximum number of requirements. Every object is compared with each one.
+// The longest selector, in bytes, and the maximum number of requirements. Every object is compared with each
+// requirement.
 const LENGTH: usize = 4 << 10;
 const REQUIREMENTS: usize = 64;
 
@@ -275,8 +276,8 @@ mod tests {
 
     #[test]
     fn selectors_match_labels_as_in_kubernetes() {
-        // (selector, labels, whether they match), from `TestSelectorMatches` and `TestSetSelectorParser` in
-        // `pkg/labels` of Kubernetes' apimachinery, and from the documentation of labels and selectors.
+        // (selector, labels, whether they match). The rows are from `TestSelectorMatches` and `TestSetSelectorParser`
+        // in `pkg/labels` of Kubernetes' apimachinery, and from the documentation of labels and selectors.
         let table: [(&str, &[(&str, &str)], bool); 46] = [
             ("", &[("x", "y")], true),
             ("  ", &[], true),

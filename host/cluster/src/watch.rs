@@ -72,8 +72,8 @@ impl Pace {
         self.has_expired = false;
     }
 
-    /// Waits before the next attempt, longer after each failure, and at most until the API server answers again, so
-    /// that all replicas notice changes at the same time. Refusals are retried, since a starting server rejects all
+    /// Waits before the next attempt, longer after each failure. The wait ends early when the API server answers again,
+    /// so that all replicas notice changes at the same time. Refusals are retried, since a starting server rejects all
     /// requests.
     pub(crate) async fn wait(&mut self) {
         let pause = sleep(self.waits.after_failure());
@@ -91,7 +91,8 @@ impl Pace {
         self.answers.mark_unchanged();
     }
 
-    /// Returns at once when the watch expires, but waits if it expires again before it has worked.
+    /// Handles an expired watch: returns at once the first time, but waits if the watch expires again before it has
+    /// worked.
     async fn expired(&mut self) {
         if std::mem::replace(&mut self.has_expired, true) {
             self.wait().await;
@@ -131,7 +132,7 @@ where
 }
 
 /// Fills the view and keeps it up to date. Never returns. `entry` returns the part of an object that is cached; changes
-/// of other parts are not signalled. `permission` is appended to a refusal.
+/// of other parts are not signalled. `permission` is appended to the message about a refusal.
 pub(crate) async fn follow<K, V>(
     connection: &Connection,
     api: impl Fn(Client) -> Api<K>,

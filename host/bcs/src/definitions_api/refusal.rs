@@ -5,7 +5,8 @@ use admittance_definitions::{self as definitions, Location, Mistake, NoBcsObject
 
 use crate::{definition_name::DefinitionName, reply::Code, translation::PARAMETERS};
 
-/// The name of the file in mistakes in a body. Messages name only the fields, because the client's lines may differ.
+/// Stands for the file in the location of a mistake in the client's body. Messages leave it out, and name only the
+/// field, because lines may differ from those that the client sent.
 pub(super) const BODY: &str = "body";
 
 /// The maximum number of reported mistakes; a body may have a million of them.
@@ -125,7 +126,8 @@ fn of_mistake(mistake: &Mistake) -> String {
     }
 }
 
-/// Returns the error without the name of the file. The client sent the definition in a request, and knows no file.
+/// Returns the error without the name of the file. The client sent the definition in a request, so a file would mean
+/// nothing to the client.
 fn of_stage(error: &StageError) -> String {
     let text = error.to_string();
     let place = format!("{}: ", error.location);

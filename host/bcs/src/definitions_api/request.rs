@@ -22,7 +22,7 @@ pub(crate) enum DefinitionRequest {
 }
 
 impl DefinitionRequest {
-    /// Returns the request if it is one for definitions.
+    /// Parses a request for definitions. Returns `None` for any other request.
     pub(crate) fn parse(head: &Parts) -> Option<Self> {
         let path = head.uri.path();
         // Every route of definitions contains this segment, so most other requests are ruled out without a lookup.

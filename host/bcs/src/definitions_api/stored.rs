@@ -31,7 +31,8 @@ impl Stored {
         })
     }
 
-    /// Returns the text of the definition after an update to `object`, with its old name and namespace if it was valid.
+    /// Returns the text of the definition after an update to `object`. If the old definition is valid, the text keeps
+    /// its name and namespace.
     pub(super) fn updated_to(&self, object: BcsObject, moment: &str) -> String {
         let after = match &self.object {
             Some(before) if self.definition.chain.is_some() => before.updated_to(object),

@@ -113,7 +113,7 @@ fn requests_are_classified_by_method_and_path() {
         ("post", APPLICATIONS, good, "the request is ambiguous: its method is none of the driver's"),
         ("PATCH", "/mesosdriver/v4/customresources/a/b", good, "pass"),
         ("PATCH", "/other", &[], "pass"),
-        // Some servers also find the routes at these paths.
+        // Lenient servers match these paths to routes too.
         ("POST", "/MesosDriver/V4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
         ("POST", "/mesosdriver;x/v4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
         ("POST", "/mesosdriver%5Cv4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
@@ -133,7 +133,7 @@ fn requests_are_classified_by_method_and_path() {
         ("POST", "/mesosdriver/v4/webconsole/x", &[], "http header BCS-ClusterID  don't exist"),
         ("POST", "/mesosdriver/v4/customresources/a/b", good, "pass"),
         ("POST", "/mesosdriver/v4/customresourcedefinitions", good, "pass"),
-        // A prefix of the path does not bypass the hooks.
+        // A path that begins with a forwarded prefix but leaves it again does not bypass the hooks.
         ("POST", "/mesosdriver/v4/webconsole/../namespaces/ns/applications", good, "CREATE"),
         ("POST", "/mesosdriver/v4/webconsole/%2e%2e/namespaces/ns/applications", good, "CREATE"),
         ("POST", "/mesosdriver/v4/webconsole/..%2Fnamespaces/ns/applications", good, "CREATE"),
@@ -264,7 +264,7 @@ fn a_canonical_body_is_returned_only_if_it_differs_from_the_body() {
 
 #[test]
 #[rustfmt::skip]
-fn a_request_that_ends_here_gets_the_reply_of_bcs_mesos_driver() {
+fn a_request_that_is_not_forwarded_gets_the_reply_of_bcs_mesos_driver() {
     let refusal = |cause| Refusal { chain: "c".into(), stage: "s".into(), cause };
     let denied = refusal(RefusalCause::Denied(Denial::new(422, "Bad", "no \"latest\" here")));
     let failed = refusal(RefusalCause::Failed(Failure::new(FailureKind::Trap, "it broke")));

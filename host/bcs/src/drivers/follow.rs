@@ -8,7 +8,7 @@ use zookeeper_client::{Client, Error};
 use super::{DriverNodes, ParentData};
 use crate::zookeeper::{AtNode, NodeWatch, ZooKeeperError, join, sequence};
 
-/// The nodes that are read and watched separately.
+/// The parts of the drivers' state that are each read and watched on their own.
 #[derive(Debug)]
 enum WatchedNode {
     /// Whether the parent node exists.
@@ -66,7 +66,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads a part, and returns its watch if the part exists. Adds to `due` the parts that have to be read next.
+    /// Reads one part, and returns a watch of it if it exists. Adds to `due` the parts that have to be read next.
     async fn read(
         &mut self,
         node: &WatchedNode,
@@ -124,7 +124,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Adds new nodes to the parts to read, and forgets nodes that are gone.
+    /// Adds drivers with a new node to the parts that are due, and forgets drivers whose node is gone.
     fn update_drivers(&mut self, names: Vec<String>, due: &mut Vec<WatchedNode>) {
         let mut before = std::mem::take(&mut self.seen.drivers);
         let mut known = BTreeMap::new();

@@ -39,7 +39,8 @@ fn the_report_of_a_driver_is_the_data_of_its_node() {
     }
 }
 
-/// Returns the drivers of nodes with these sequence numbers, their leader, and whether this driver leads.
+/// Returns the names of the drivers whose nodes have these sequence numbers, the leader's name, and whether this driver
+/// leads.
 fn seen(nodes: &[(u32, Option<&str>)], own: Option<&RegistrationState>) -> (Vec<String>, String, bool) {
     let drivers = nodes
         .iter()

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::scheduler::relay::{DEFINITIONS_VERSION, NEWER_DEFINITIONS_VERSION};
 
-/// Returns the path of a definition in version `v1`.
+/// Returns this path with the version `v1` in place of `v1beta1`.
 pub(super) fn path(to: &PathAndQuery) -> Option<PathAndQuery> {
     let path = to
         .as_str()
@@ -14,7 +14,7 @@ pub(super) fn path(to: &PathAndQuery) -> Option<PathAndQuery> {
     path.parse().ok()
 }
 
-/// Rewrites a definition of `v1beta1` as `v1`. Any other body is returned unchanged, so that the server refuses it.
+/// Rewrites a definition of `v1beta1` as `v1`. Any other body is returned unchanged, and the server refuses it.
 pub(super) fn converted(body: &Bytes) -> Bytes {
     let Ok(Value::Object(mut definition)) = serde_json::from_slice(body) else {
         return body.clone();

@@ -95,7 +95,8 @@ fn request(head: Parts, to: PathAndQuery, body: Bytes) -> Request<Bytes> {
     request
 }
 
-/// Returns whether the server lacks the version in the path. Its 404 is JSON only if a resource is missing.
+/// Returns whether the server lacks the version in the path. If the version exists and only the resource is missing,
+/// the body of the 404 is JSON.
 fn is_not_served<B>(reply: &Response<B>) -> bool {
     let is_json = |value: &HeaderValue| value.as_bytes().starts_with(b"application/json");
     reply.status() == StatusCode::NOT_FOUND && !reply.headers().get(CONTENT_TYPE).is_some_and(is_json)

@@ -66,7 +66,7 @@ async fn each_registration_has_the_node_and_data_that_bcs_uses() {
             ("cluster", drivers.clone(), name.clone(), within.clone()),
         ]
     );
-    // The same ensemble is the cluster's own ensemble and the service ensemble.
+    // One ensemble is both the cluster's own ensemble and the service ensemble.
     for one in [
         ZooKeeperConfig {
             service: None,

@@ -25,7 +25,7 @@ pub struct Matched {
 }
 
 impl Matched {
-    /// Returns a parameter of the path, decoded; empty if the route has none of that name.
+    /// Returns a parameter of the path, decoded; empty if the route has no parameter of that name.
     pub fn parameter(&self, name: &str) -> &str {
         self.parameters
             .iter()

@@ -140,8 +140,8 @@ pub(crate) const ROUTES: [Route; 85] = [
     row(Hooks, Post,   "/customresources/{uri:*}",                               CustomResources, "create a custom resource"),
 ];
 
-/// Routes that the documentation of bcs-mesos-driver has and its code does not: its general routes of custom resources
-/// get such requests, and refuse them. Here, they are routes of definitions.
+/// Routes that bcs-mesos-driver documents but does not implement: there, such requests reach the general routes of
+/// custom resources, which refuse them. Here, these routes serve the definitions of hooks.
 #[rustfmt::skip]
 pub(crate) const DOCUMENTED: [Route; 4] = [
     row(Hooks, Post,   "/crd/namespaces/{ns}/admissionwebhook",                  define(Post,   "/v1/admissionwebhook", Checked(AdmissionWebhook)), "create a definition"),

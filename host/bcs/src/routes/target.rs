@@ -40,7 +40,7 @@ enum Source {
     Instances,
 }
 
-/// The values of a body that targets use.
+/// The values from a request body that targets can contain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Address {
     /// The field `RunAs` of a `Version`, or else `metadata.namespace`.
@@ -147,7 +147,7 @@ impl Source {
         })
     }
 
-    /// Returns the name of the value in messages to the client.
+    /// Returns the words for the value in messages to the client.
     fn what(&self) -> &'static str {
         match self {
             Self::Literal(name) | Self::Parameter(name) | Self::Integer(name) | Self::Query(name) => name,
@@ -166,7 +166,7 @@ pub(crate) fn first(query: &str, name: &str) -> String {
         .unwrap_or_default()
 }
 
-/// Returns an integer as Go's `strconv.Atoi` parses it.
+/// Parses an integer as Go's `strconv.Atoi` does.
 fn integer(text: &str) -> Result<i64, Fault> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let reason = if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

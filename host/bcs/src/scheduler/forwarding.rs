@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, uri::PathAndQuery};
 
-/// The request for the scheduler, or the reply if none is sent. Lives as long as the client's request.
+/// The request for the scheduler, or the reply to the client if nothing is sent. Lives as long as the client's request.
 #[derive(Clone, Debug)]
 pub enum Forwarding {
     /// The request is sent to the scheduler with another head, and perhaps another body.
@@ -16,7 +16,8 @@ pub enum Forwarding {
 pub struct Rewritten {
     pub method: Method,
     pub path_and_query: PathAndQuery,
-    /// All headers of the new request except `Host`, `Content-Length` and connection headers. It has no client headers.
+    /// All headers of the new request except `Host`, `Content-Length` and connection headers. Headers of the client's
+    /// request are not among them.
     pub headers: HeaderMap,
     pub body: NextBody,
 }
@@ -44,7 +45,8 @@ pub enum OtherServer {
         path_and_query: PathAndQuery,
         body: NextBody,
     },
-    /// Custom resources at the kube-apiserver. The missing namespace of a new one is created, as in bcs-mesos-driver.
+    /// Custom resources at the kube-apiserver. If the namespace of a new resource is missing, it is created, as in
+    /// bcs-mesos-driver.
     CustomResources { path_and_query: PathAndQuery },
 }
 

@@ -17,7 +17,7 @@ pub(crate) const NEWER_DEFINITIONS_VERSION: &str = "apiextensions.k8s.io/v1";
 /// The version that clients of the driver expect in replies.
 const DRIVER_VERSION: &str = "v4";
 
-/// Replaces the first version in a kube-apiserver's reply about definitions with the version that clients expect.
+/// Replaces the first API version in a kube-apiserver's reply about definitions with the version that clients expect.
 pub fn definitions_reply(body: &Bytes) -> Bytes {
     let Ok(text) = std::str::from_utf8(body) else {
         return body.clone();

@@ -49,8 +49,8 @@ impl CustomResourceStore {
     pub const DEFAULT_NAMESPACE: &'static str = "bkbcs";
 
     /// Writes a change that may lead to two definitions for one operation and kind, which BCS does not allow. Looks for
-    /// another one before and after the write, since no transaction can cover two resources. The later writer reverts
-    /// its change.
+    /// another such definition before and after the write, since no transaction can cover two resources. The later
+    /// writer reverts its change.
     async fn write_guarded(&self, change: &FileChange, subject: &OperationAndKind) -> Result<(), StoreError> {
         let conflict = |other: &Resource| StoreError::Conflict {
             path: change.path.clone(),
@@ -205,7 +205,8 @@ fn place_in(path: &Path) -> Option<DefinitionName> {
     DefinitionName::parse(path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?)
 }
 
-/// Returns the definition of a resource, or the whole resource if it has none, so that parsing reports what is missing.
+/// Returns the definition in a resource, or the whole resource if it contains none, so that parsing reports what is
+/// missing.
 fn text_of(resource: &Resource) -> String {
     match resource.object.get("spec") {
         Some(Value::Object(spec)) => {

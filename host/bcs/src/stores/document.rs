@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::definition_name::{DefinitionName, KIND};
 
-/// The `apiVersion` that BCS writes and does not read.
+/// The `apiVersion` that BCS writes, and ignores when it reads.
 const API_VERSION: &str = "v4";
 
 /// The operation and kind of a definition, in lower case. BCS allows only one definition for each combination.
@@ -75,8 +75,8 @@ pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName
     whole
 }
 
-/// Completes the text of a node, in which BCS does not require `kind`, `apiVersion`, or the name and namespace, which
-/// are in the node's path. A complete text is returned unchanged.
+/// Completes the text of a node. BCS does not require `kind` and `apiVersion` in it, nor the name and namespace, which
+/// are also in the node's path. A complete text is returned unchanged.
 pub(crate) fn with_defaults(text: String, place: &DefinitionName) -> String {
     let Ok(document) = serde_json::from_str::<Map<String, Value>>(&text) else {
         return text;
@@ -106,7 +106,7 @@ fn is_unset(value: &Value) -> bool {
     value.is_null() || value == ""
 }
 
-/// Returns whether two texts contain the same document in any order and spacing, or are both missing.
+/// Returns whether two texts contain the same document regardless of key order and spacing, or are both missing.
 pub(crate) fn are_the_same(one: Option<&str>, other: Option<&str>) -> bool {
     let read = |text: &str| serde_json::from_str::<Value>(text);
     match (one, other) {

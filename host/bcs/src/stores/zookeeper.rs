@@ -39,7 +39,7 @@ const MAX_NODE_BYTES: usize = 1_000_000;
 /// The nodes `{root}/{namespace}/{name}` of an ensemble. Lives as long as the host.
 ///
 /// A node without data is not a definition, but was left by a program that was killed while it created one. If the root
-/// does not exist, the first write creates it. Namespaces stay when their last definition is deleted.
+/// does not exist, the first write creates it. The node of a namespace remains after its last definition is deleted.
 #[derive(Debug)]
 pub struct ZooKeeperStore {
     zookeeper: ZooKeeper,
@@ -92,7 +92,7 @@ impl ZooKeeperStore {
         self.zookeeper.client().await.map_err(|error| self.error(&error))
     }
 
-    /// Runs a future with a timeout, for as long as there is a connection.
+    /// Runs a future with a timeout. Fails as soon as the connection is lost.
     async fn bounded<T>(&self, action: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         match tokio::time::timeout(TIMEOUT, self.zookeeper.while_connected(action)).await {
             Ok(Some(result)) => result,

@@ -125,7 +125,7 @@ fn volume(unit: View<'_>) -> Value {
 }
 
 /// Returns the environment variables by their names. If several have the same name, the last one counts. As in
-/// bcs-mesos-driver, a variable that is taken from an unknown resource is left out.
+/// bcs-mesos-driver, a variable whose value comes from an unknown resource is left out.
 fn environment(container: View<'_>, requests: Quantities, limits: Quantities) -> Map<String, Value> {
     let mut into = Map::new();
     for variable in container.at("env").elements() {
@@ -147,7 +147,7 @@ fn environment(container: View<'_>, requests: Quantities, limits: Quantities) ->
     into
 }
 
-/// Returns a number as Go's `%f` writes it.
+/// Formats a number as Go's `%f` does.
 fn fixed(number: f64) -> String {
     format!("{number:.6}")
 }

@@ -104,7 +104,8 @@ pub(super) fn object_metadata(kind: Kind, metadata: View<'_>) -> Map<String, Val
     into
 }
 
-/// Returns the template's metadata with the name and namespace of the object, and with further labels of the object.
+/// Returns the template's metadata with the name and namespace of the object. Labels of the object that the template
+/// lacks are added.
 fn pod_metadata(metadata: View<'_>, template: View<'_>) -> Map<String, Value> {
     let mut into = template.object();
     for key in ["name", "namespace"] {

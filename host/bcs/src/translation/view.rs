@@ -63,8 +63,8 @@ impl<'a> View<'a> {
 
 /// Copies to `into` the members of `from` that the translation does not read, and that bcs-mesos-driver would drop.
 ///
-/// Members that the scheduler would read as its own fields are left out: those that `into` already has, and the
-/// `optional` ones. The scheduler would refuse them, or act on values that the driver has not checked.
+/// Members that the scheduler would read as its own fields are left out: members that `into` already has, and
+/// `optional` members. The scheduler would refuse them, or act on values that the driver has not checked.
 pub(super) fn keep_others(from: View<'_>, read: &[&str], into: &mut Map<String, Value>, optional: &[&str]) {
     let own: Vec<String> = into.keys().cloned().collect();
     let own = || own.iter().map(String::as_str).chain(optional.iter().copied());

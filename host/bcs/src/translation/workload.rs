@@ -12,7 +12,7 @@
 //! - a daemonset has no `raw_json`: its unknown fields are copied next to `version`, and the unknown fields of its
 //!   `spec` and of its template's `spec` are copied into the version.
 //!
-//! A field is left out where the scheduler has a field of that name, in any case of letters, such as `docker` or
+//! A field is left out where the scheduler has a field of that name, whatever its letter case, such as `docker` or
 //! `dataClass` in a container: the scheduler would refuse its type, or act on it although the driver lets no client set
 //! it. It is still in `raw_json`. In a template's `metadata`, `name` and `namespace` are replaced, as in
 //! bcs-mesos-driver.
@@ -39,7 +39,7 @@ const DAEMONSET: [&str; 6] = [
 /// The optional keys of `BcsDaemonsetDef`.
 const DAEMONSET_DEF: [&str; 4] = ["creationTimestamp", "labels", "annotations", "clusterName"];
 
-/// Returns the body for the scheduler of an object of this kind. `text` is the unchanged object.
+/// Returns the body that the scheduler gets for an object of this kind. `text` is the unchanged object.
 pub(super) fn workload(kind: Kind, object: View<'_>, text: &RawValue) -> Result<Vec<u8>, Fault> {
     // Names become parts of the IDs of taskgroups, which are split at dots.
     if object.at("metadata").at("name").text().contains('.') {
@@ -62,7 +62,7 @@ pub(super) fn workload(kind: Kind, object: View<'_>, text: &RawValue) -> Result<
     serde_json::to_vec(&sent).map_err(|error| Fault::Encode(error.to_string()))
 }
 
-/// Returns the values of an object of this kind that the scheduler's path contains.
+/// Returns the values from an object of this kind that go into the scheduler's path.
 pub(super) fn address(kind: Kind, object: View<'_>) -> Address {
     Address {
         namespace: run_as(kind, object),

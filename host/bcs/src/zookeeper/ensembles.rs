@@ -27,7 +27,8 @@ pub struct NoEnsemble {
     pub ensemble: &'static str,
 }
 
-/// Sessions with the ensembles, which last as long as a clone, or a discovery or registration that uses them.
+/// Sessions with the ensembles. They last as long as any clone of this value, and any discovery or registration that
+/// uses them.
 #[derive(Clone, Debug, Default)]
 pub struct Ensembles {
     cluster: Option<ZooKeeper>,

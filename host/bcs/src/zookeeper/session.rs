@@ -164,7 +164,8 @@ impl ZooKeeper {
         Registered::keep(self.clone(), registration, false)
     }
 
-    /// Runs `follow` in each session. Reports its errors, and the reason while there is no session. Never returns.
+    /// Runs `follow` in each session. Reports the errors of `follow` and, while there is no session, the reason for
+    /// that. Never returns.
     pub(crate) async fn in_sessions<F>(
         &self,
         mut report: impl FnMut(ZooKeeperError),

@@ -20,7 +20,8 @@ pub(crate) trait StoreFixture: Sized {
     /// Whether the fixture itself refuses definitions that are not JSON objects.
     const HAS_SCHEMA: bool = false;
 
-    /// Creates an empty fixture. A test that calls [`lose`](Self::lose) sets `is_to_be_lost`, to share no server.
+    /// Creates an empty fixture. A test that calls [`lose`](Self::lose) sets `is_to_be_lost`, and gets a server of its
+    /// own.
     async fn new(is_to_be_lost: bool) -> Self;
 
     /// Returns another store of the same definitions.
@@ -56,7 +57,7 @@ macro_rules! each_rule {
     };
 }
 
-/// Adds the tests for stores to which several drivers write, so not for files.
+/// Adds the tests that apply only to stores to which several drivers write, so not to files.
 macro_rules! each_rule_of_shared {
     ($with:ident, $ground:ty) => {
         $with! {
@@ -133,7 +134,7 @@ pub(crate) async fn only_the_version_that_was_read_is_replaced<G: StoreFixture>(
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
 
     store.commit(&[replacement(&path, &text, &second)]).await.unwrap();
-    // A definition can be replaced again before the store was read again.
+    // A definition can be replaced again before the store is read again.
     store
         .commit(&[replacement(&path, &second, &third)])
         .await

@@ -259,7 +259,7 @@ async fn a_forbidden_operation_is_reported() {
 }
 
 #[tokio::test]
-async fn after_an_unanswered_write_the_store_reads_its_result() {
+async fn after_an_unanswered_write_the_store_checks_whether_it_was_made() {
     let setting = Setting::new();
     let store = setting.open().await;
     let path = store.path_for(&id("bkbcs", "a")).unwrap();

@@ -328,7 +328,7 @@ async fn an_old_server_gets_only_operations_that_it_supports() {
     until_hook(&store, None).await;
     assert_eq!(old.unknown(), Vec::<i32>::new());
     assert_eq!(*old.accepted().borrow(), 1);
-    // After the connection broke, the client sets its watches again.
+    // When the connection has broken, the client sets its watches again.
     old.interrupt();
     nodes.put(&path("z"), &document("a", "z", "after")).await;
     until_hook(&store, Some("after")).await;

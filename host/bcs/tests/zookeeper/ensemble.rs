@@ -47,7 +47,7 @@ const JARS: [&str; 6] = [
     "snappy-java.jar",
 ];
 
-/// Options for little memory and a fast start. Data survives a kill of the program, but no power failure.
+/// Options for little memory and a fast start. Data survives a kill of the program, but not a power failure.
 const OPTIONS: [&str; 5] = [
     "-Xmx64m",
     "-XX:+UseSerialGC",
@@ -56,8 +56,8 @@ const OPTIONS: [&str; 5] = [
     "-Dzookeeper.preAllocSize=1024",
 ];
 
-/// Runs the program in its arguments, and kills it when standard input is closed, which happens however the test
-/// process ends. Ignores Ctrl-C, which is meant for the test process.
+/// A script that runs the program in its arguments, and kills that program when standard input is closed. Standard
+/// input is closed whichever way the test process ends. The script ignores Ctrl-C, which is meant for the test process.
 pub(crate) const KEEPER: &str = r#"
 trap '' INT HUP
 exec 3<&0 2>/dev/null
@@ -190,7 +190,7 @@ impl Server {
         }
     }
 
-    /// Kills the server. Its data stays.
+    /// Kills the server, but keeps its data.
     pub(crate) fn stop(&mut self) {
         self.running = None;
     }
@@ -277,7 +277,7 @@ impl Ensemble {
         }
     }
 
-    /// Kills the server of this index. Its data stays.
+    /// Kills the server of this index, but keeps its data.
     pub(crate) fn kill(&mut self, index: usize) {
         self.servers[index].stop();
     }

@@ -38,7 +38,7 @@ async fn members_are_in_the_order_of_their_sequences() {
             "first",
         ),
         ("m-0000000009", "second"),
-        // The following nodes are not members, because their names do not end with a sequence.
+        // The following nodes are not members, because their names do not end with a sequence number.
         ("BCS-MESOS-10001", "a cluster"),
         ("0000000001", "only a number"),
     ] {
@@ -130,7 +130,7 @@ async fn members_stay_listed_while_the_server_is_unavailable() {
     assert!(old.is_read, "{old:?}");
     let reason = old.stale_reason.clone().unwrap();
     assert!(reason.contains(server.address()), "{reason}");
-    // A list that was opened while the server is unavailable has not been read.
+    // A list that is opened while the server is unavailable has not been read yet, so its members are unknown.
     let unknown = zookeeper.members("/m");
     let first = until(&mut unknown.receiver(), |list| list.stale_reason.is_some()).await;
     assert!(!first.is_read && first.children.is_empty(), "{first:?}");

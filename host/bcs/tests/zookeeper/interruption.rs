@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::frames::{number, read, write};
 
-/// The operation `create` of the protocol, and the flags of an ephemeral node with a sequence.
+/// The operation `create` of the protocol, and the flags of an ephemeral node with a sequence number.
 const CREATE: i32 = 1;
 const EPHEMERAL_SEQUENTIAL: i32 = 3;
 
@@ -25,7 +25,7 @@ pub(crate) enum Moment {
     Done,
 }
 
-/// A proxy between a client and a server, which breaks one connection. It stops when this is dropped.
+/// A proxy that breaks one connection between a client and a server. It stops when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Interruption {
     address: String,
@@ -34,7 +34,7 @@ pub(crate) struct Interruption {
 }
 
 impl Interruption {
-    /// Starts a proxy that breaks the connection in which the first ephemeral node with a sequence is created.
+    /// Starts a proxy that breaks the connection in which the first ephemeral node with a sequence number is created.
     pub(crate) async fn start(server: &str, moment: Moment) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();

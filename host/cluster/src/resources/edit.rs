@@ -17,16 +17,16 @@ pub struct ResourceEdit<'a> {
     /// Empty for a resource of the whole cluster.
     pub namespace: &'a str,
     pub name: &'a str,
-    /// Returns whether the resource, or its absence, is in the state that the change expects.
+    /// Returns whether the resource (`None` if it is absent) is in the state that the change expects.
     pub is_before: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
-    /// Returns whether the resource, or its absence, is in the state after the change.
+    /// Returns whether the resource (`None` if it is absent) is in the state that the change produces.
     pub is_after: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
-    /// Sets fields of the resource; `None` deletes it.
+    /// Sets fields of the resource. Without this function, the resource is deleted.
     pub set: Option<&'a (dyn Fn(&mut Map<String, Value>) + Sync)>,
 }
 
 impl Resources {
-    /// Makes this change if the resource is in the expected state, and returns whether it is. The write fails if the
+    /// Makes this change if the resource is in the expected state, and returns whether it was. The write fails if the
     /// resource has changed since it was read, and is repeated if only other fields have changed.
     pub async fn edit(&self, edit: &ResourceEdit<'_>) -> Result<bool, ResourceError> {
         let ResourceEdit { namespace, name, .. } = *edit;

@@ -241,7 +241,7 @@ impl ApiServer {
         self.shared.data().reviews.clone()
     }
 
-    /// Counts the requests of this verb to paths with this part.
+    /// Counts the requests of this verb whose path contains `part`.
     pub(crate) fn count(&self, verb: &str, part: &str) -> usize {
         let data = self.shared.data();
         let is_it = |(seen, path): &&(String, String)| seen == verb && path.contains(part);

@@ -8,12 +8,12 @@ use crate::setting::{Setting, TOKEN, connect};
 
 #[tokio::test]
 async fn tokens_of_the_kubeconfig_are_sent() {
-    // (credentials, the expected error)
     let setting = Setting::new();
     std::fs::write(setting.directory.path().join("token"), TOKEN).unwrap();
     setting
         .server
         .put("namespaces", json!({"metadata": {"name": "prod"}}));
+    // (credentials, the expected error)
     for (user, expected) in [
         (format!("{{token: {TOKEN}}}"), None),
         ("{tokenFile: token}".to_owned(), None),

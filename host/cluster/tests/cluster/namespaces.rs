@@ -162,7 +162,7 @@ async fn a_watch_that_breaks_resumes_where_it_was() {
 }
 
 #[tokio::test]
-async fn a_quiet_watch_that_breaks_is_up_again_without_an_event() {
+async fn a_broken_watch_is_up_again_before_any_object_changes() {
     let setting = Setting::new();
     let cluster = setting.cluster().await;
     cluster.watch_namespaces();
@@ -226,7 +226,7 @@ async fn an_expired_watch_is_up_only_after_the_objects_are_listed() {
 }
 
 /// A starting API server refuses requests that it allows later, once it has read its roles. This test exceeds its
-/// timeout if the watch waits after each refusal for as long as after a missing right.
+/// timeout if the watch waits as long after each refusal as it would without the right to watch.
 #[tokio::test]
 async fn a_watch_starts_soon_after_a_temporary_refusal() {
     let setting = Setting::new();

@@ -153,7 +153,7 @@ async fn changes_of_resources_and_of_the_watch_are_signalled() {
 }
 
 #[tokio::test]
-async fn a_new_status_signals_no_change() {
+async fn a_change_of_only_the_status_is_not_signalled() {
     const CHAIN: ResourceKind = ResourceKind {
         group: "admittance.dev",
         version: "v1alpha1",

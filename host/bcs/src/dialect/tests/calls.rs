@@ -10,7 +10,7 @@ use crate::scheduler::definitions_reply;
 
 #[test]
 #[rustfmt::skip]
-fn an_update_is_sent_to_the_application_in_its_body() {
+fn an_update_is_sent_to_the_application_that_its_body_names() {
     // (source, method, path, scheduler's target)
     for (source, method, path, expected) in [
         ("1.3", "PUT", "applications?instances=1&args=resource", "POST /v1/apps/ns/app-test/update?instances=1&args=resource"),
@@ -29,7 +29,7 @@ fn an_update_is_sent_to_the_application_in_its_body() {
         assert_eq!(target, expected, "{source}");
         assert_eq!(version["Kind"], kind);
     }
-    // An application without a namespace is updated where it was created.
+    // An application without a namespace is updated in the default namespace, in which it was created.
     let mut object = application();
     object["metadata"].as_object_mut().unwrap().remove("namespace");
     let (target, _) = sent("PUT", APPLICATIONS, &object.to_string());

@@ -6,7 +6,7 @@ use super::*;
 use crate::routes::{Action, Body, RouteLookup, lookup, pattern, routes, table};
 
 #[test]
-fn every_route_of_the_table_is_matched_and_sent() {
+fn every_route_of_the_table_is_found_and_its_target_is_valid() {
     assert_eq!((table::ROUTES.len(), table::DOCUMENTED.len()), (85, 4));
     let mut seen = HashSet::new();
     for route in routes() {
@@ -49,8 +49,8 @@ fn every_route_of_the_table_is_matched_and_sent() {
 }
 
 #[rustfmt::skip]
-/// Each row maps a route without a body, or with an unchanged one, to the scheduler's request: the method and path
-/// below `/mesosdriver/v4` to the method and target.
+/// Each row has a route whose request has no body, or a body that is forwarded unchanged: the method and path below
+/// `/mesosdriver/v4`, and the method and target of the request to the scheduler.
 #[test]
 fn the_head_of_a_request_without_a_body_determines_how_it_is_forwarded() {
     // (source, method, path, scheduler's method and target)
@@ -131,10 +131,10 @@ fn the_head_of_a_request_without_a_body_determines_how_it_is_forwarded() {
         ("1.3 not present: GET of deployments", "GET", "/namespaces/n/deployments", "405 405: Method Not Allowed POST, PUT"),
         ("1.3 not present", "POST", "/agentsettings/update", "404 404: Page Not Found"),
         ("1.3 not present", "GET", "/", "404 404: Page Not Found"),
-        // The name of an application may be a segment in the route of another method.
+        // An application may be named like a literal segment in a route of another method.
         ("go-restful chooses among the routes of the method", "DELETE", "/namespaces/n/applications/rollback", "DELETE /v1/apps/n/rollback?enforce=&kind=application"),
         ("go-restful chooses among the routes of the method", "GET", "/namespaces/n/applications/rollback", "GET /v1/apps/n/rollback?kind=application"),
-        // A value can neither lead to another route of the scheduler nor add to its query.
+        // The value of a parameter can neither lead to another route of the scheduler nor add to its query.
         ("here alone", "GET", "/namespaces/n%3F/applications/a%20b%25", "GET /v1/apps/n%3F/a%20b%25?kind=application"),
         ("here alone", "GET", "/namespaces/n/applications/ä", "GET /v1/apps/n/%C3%A4?kind=application"),
         ("here alone", "DELETE", "/namespaces/n/applications/a?enforce=0%26kind%3Dx", "DELETE /v1/apps/n/a?enforce=0%26kind%3Dx&kind=application"),

@@ -239,7 +239,8 @@ fn a_process_is_forwarded_with_all_its_fields() {
 #[rustfmt::skip]
 fn the_scheduler_gets_defaults_and_derived_values() {
     let container = "/spec/template/spec/containers/0";
-    // (source, kind, path in the object, value there or nothing, path in the request, value there)
+    // (source, kind, path in the object, the new value there (`None` removes it), path in the request, the expected
+    // value there)
     for (source, kind, place, value, sent_place, expected) in [
         ("1.5 empty namespace", "application", "/metadata/namespace", None, "/RunAs", json!("defaultGroup")),
         ("1.5 empty namespace", "process", "/metadata/namespace", Some(json!("")), "/RunAs", json!("defaultGroup")),

@@ -1,5 +1,5 @@
 //! Tests of replies to invalid requests and of translated replies, with the statuses, codes, messages and envelopes of
-//! bcs-mesos-driver. Each row names its source: a file of bcs-mesos-driver, or a section of a description of it.
+//! bcs-mesos-driver. Each row names its source: a file of bcs-mesos-driver, or a section of its description.
 
 use super::*;
 
@@ -206,7 +206,8 @@ fn an_unreachable_scheduler_is_reported_as_bcs_mesos_driver_reports_it() {
 #[test]
 #[rustfmt::skip]
 fn hooks_run_for_the_same_requests_as_in_bcs_mesos_driver() {
-    // (source, method, path, BCS-ClusterID, request of the chains)
+    // (source, method, path, BCS-ClusterID, the operation for which hooks are called, `pass` without hooks, or the
+    // refusal)
     for (source, method, path, cluster, expected) in [
         ("6 no call for DELETE", "DELETE", "/namespaces/n/applications/a", CLUSTER, "pass"),
         ("6 no call for GET", "GET", "/namespaces/n/applications/a", CLUSTER, "pass"),

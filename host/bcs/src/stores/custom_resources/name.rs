@@ -15,8 +15,8 @@ const DIGEST: usize = 8;
 /// Returns the name of the resource of a definition. It is stable, unique for every definition, and valid in
 /// Kubernetes.
 ///
-/// A definition in `namespace`, the only one that BCS uses, has the name that BCS gives its resource. Unlike
-/// Kubernetes, BCS allows capitals and dots anywhere in a name.
+/// In `namespace`, the only namespace that BCS uses, the resource has the same name as with BCS. Unlike Kubernetes, BCS
+/// allows capitals and dots anywhere in a name.
 pub(super) fn resource_name(definition: &DefinitionName, namespace: &str) -> String {
     if definition.namespace == namespace
         && is_dns_subdomain(&definition.name)

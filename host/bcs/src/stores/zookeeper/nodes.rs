@@ -24,7 +24,8 @@ pub(super) struct Node {
     pub(super) data: Vec<u8>,
 }
 
-/// All nodes at one moment, and watches for changed, created and deleted nodes, which also fire when the session ends.
+/// All nodes at one moment, and watches for changed, created and deleted nodes. The watches also fire when the session
+/// ends.
 pub(super) struct Snapshot {
     pub(super) nodes: Vec<Node>,
     pub(super) watches: Watches,

@@ -81,7 +81,8 @@ async fn publish_states(client: Client, publisher: &mut Publisher) -> String {
     }
 }
 
-/// Explains why an attempt opened no session, by connecting to each server. The client itself does not report it.
+/// Explains why an attempt opened no session, by connecting to each server. The client itself does not report the
+/// reason.
 async fn explain(error: &Error, config: &EnsembleConfig) -> String {
     match error {
         Error::NoHosts | Error::Timeout | Error::ConnectionLoss => {

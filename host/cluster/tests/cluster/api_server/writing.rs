@@ -299,7 +299,7 @@ impl Target {
     }
 }
 
-/// Returns the rule of kube-apiserver for `events.k8s.io/v1` that a new event breaks.
+/// Returns which rule of kube-apiserver for `events.k8s.io/v1` a new event breaks.
 fn mistake_in_event(event: &Value) -> Option<&'static str> {
     let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let namespace = match text("/regarding/namespace") {
