@@ -192,8 +192,9 @@ impl HostBuilder {
     }
 
     /// Keeps modules and their compiled forms in this directory, so that the next start needs neither network nor
-    /// compiler. It is created if needed, must not be writable by other users, and may be shared by several programs.
-    /// Default: `store` in the directory of the [`history`](Self::history); without a history, nothing is kept.
+    /// compiler. The directory is created if needed, must not be writable by other users, and may be shared by several
+    /// programs. Default: `store` in the directory of the [`history`](Self::history); without a history, nothing is
+    /// kept.
     pub fn store(mut self, directory: impl AsRef<Path>) -> Self {
         self.store = Some(directory.as_ref().to_owned());
         self

@@ -5,7 +5,7 @@ use tokio::task::JoinError;
 
 use crate::HistoryError;
 
-/// Why a host or a table could not be built.
+/// The reason why a host or a table could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -102,7 +102,7 @@ impl StageError {
     }
 }
 
-/// Why a stage could not be built.
+/// The reason why a stage could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StageErrorCause {

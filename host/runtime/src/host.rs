@@ -131,7 +131,8 @@ impl Host {
             .collect()
     }
 
-    /// Records requests that match a chain. Each is delivered after its answer, until the recording is dropped.
+    /// Records requests that match a chain, until the recording is dropped. Each request is delivered after it has been
+    /// answered.
     pub fn record(&self, config: RecordingConfig) -> Recording {
         self.0.observer.recorders.open(config)
     }

@@ -49,7 +49,8 @@ impl TableProblem {
         Some(Self::after(before, Arc::new(Error::BadDefinitions(bad.to_vec()))))
     }
 
-    /// Returns the definitions that are not live as written, although the rest is; empty if nothing new is live.
+    /// Returns the definitions that are not live as written while the others are live; empty if none of the new
+    /// definitions is live.
     pub(crate) fn bad(&self) -> &[BadDefinition] {
         match &*self.error {
             Error::BadDefinitions(bad) => bad,

@@ -1,4 +1,5 @@
-//! Lets replicas go live together: each reports its live and prepared tables, and goes live with the one they agree on.
+//! Lets replicas go live together: each reports its live and prepared tables, and goes live with the table on which all
+//! agree.
 
 pub mod agreement;
 
@@ -28,8 +29,8 @@ const TARGET_PATIENCE: Duration = Duration::from_secs(5);
 const SLOW: Duration = Duration::from_secs(10);
 /// The length to which reported problems are cut, in characters.
 const LONGEST_PROBLEM: usize = 1000;
-/// The maximum number of rollouts that are reported, the most recently changed first, and the length of the reason of
-/// each, in characters. Annotations of a Lease are limited to 256 KiB, and nodes of ZooKeeper to 1 MiB.
+/// The maximum number of rollouts that are reported, the most recently changed first, and the maximum length of each
+/// rollout's reason, in characters. Annotations of a Lease are limited to 256 KiB, and nodes of ZooKeeper to 1 MiB.
 const MOST_ROLLOUTS: usize = 100;
 const LONGEST_REASON: usize = 300;
 
@@ -216,8 +217,8 @@ impl Replicas {
 }
 
 impl WaitingLog {
-    /// Logs once which replicas are missing, and when waiting ends. Replicas that are still preparing the change,
-    /// without a problem, are logged only after [`SLOW`].
+    /// Logs once which replicas are missing, and once that the waiting has ended. Replicas that are still preparing the
+    /// change, without a problem, are logged only after [`SLOW`].
     fn log(&mut self, missing: &[Missing]) {
         if missing.is_empty() {
             self.since = None;
@@ -240,8 +241,8 @@ impl WaitingLog {
     }
 }
 
-/// Returns the report of this replica, `name`. Keeps the time of the report `before` if that says the same. A replica
-/// that cannot learn the target reports no prepared table, so that the others do not go live without it.
+/// Returns the report of this replica, whose name is `name`. If the report `before` says the same, its time is kept. A
+/// replica that cannot learn the target reports no prepared table, so that the others do not go live without it.
 fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Option<Report>) -> Report {
     let mut prepared = host.prepared();
     if let Some(problem) = &membership.problem
@@ -295,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reported_rollouts_are_bounded() {
+    fn the_number_and_length_of_reported_rollouts_are_limited() {
         let aborted = json!({
             "stage": "Mutating:pods/a", "subject": Digest::of("a"), "changes": 1, "step": 0, "state": "aborted",
             "since": "2026-01-01T00:00:00Z", "reason": "it failed",

@@ -69,7 +69,7 @@ pub struct AppliedDefinition {
     pub effect: AppliedEffect,
 }
 
-/// Why a change failed, in which case nothing has changed.
+/// The reason why a change failed. A failed change has no effect.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
@@ -115,7 +115,7 @@ impl Host {
     pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
         let set = self.0.stores.peek().await?.set()?;
         let in_force = self.0.stores.set_of(&self.0.live.load().entry);
-        // `ServeRest` keeps earlier versions of invalid definitions out of the list.
+        // With `ServeRest`, an invalid definition is listed as it is, and not in an earlier version.
         let read = move || {
             let usable = set.usable(in_force.files(), OnBadDefinition::ServeRest);
             usable.set.documents()
@@ -162,7 +162,7 @@ impl Host {
         self.change(how, Origin::Deleted, Arc::new(edit)).await
     }
 
-    /// Promotes the candidate of a stage, which replaces the stage's plugin.
+    /// Promotes the candidate of a stage: the candidate replaces the stage's plugin.
     ///
     /// # Errors
     ///

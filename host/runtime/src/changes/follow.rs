@@ -16,8 +16,8 @@ use crate::{Error, Host, RevisionModule, changes::reload::Reload, live::assembly
 const INCOMPLETE_FILE_TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Attempt {
-    /// Whether definitions or modules changed, so that the part that needs no server goes live first. If not, a
-    /// scheduled refresh or a retry is due.
+    /// Whether definitions or modules changed. If so, the part of the table that needs no server goes live first. If
+    /// not, a scheduled refresh or a retry is due.
     is_change: bool,
     refresh: HashSet<ModuleReference>,
 }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_module_is_due_at_its_own_interval() {
+    async fn each_module_is_refreshed_at_its_own_interval() {
         let [a, b] = ["oci://r.example/a:1", "oci://r.example/b:1"].map(reference);
         let minutes = |count: u64| Duration::from_secs(60 * count);
         let mut schedule = Schedule::default();

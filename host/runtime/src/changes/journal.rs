@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_beginning_of_a_patch_is_written() {
+    fn only_the_beginning_of_a_large_patch_is_logged() {
         let patch = |length: usize| {
             let builder = Patch::builder().add("/a", &"é".repeat(length)).unwrap();
             builder.build()

@@ -27,7 +27,7 @@ pub(super) struct Plan {
     pub(super) paths: Vec<PathBuf>,
     pub(super) modules: HashSet<ModuleReference>,
     pub(super) warnings: Vec<String>,
-    /// Why files that the change does not touch cannot be used. Their earlier versions stay in force.
+    /// The reason why files outside this change cannot be used. Their earlier versions stay in force.
     pub(super) pending: Option<Arc<Error>>,
 }
 

@@ -74,7 +74,7 @@ impl Stores {
         }
     }
 
-    /// Reads all stores without recording the result as known. If it differs from the known content,
+    /// Reads all stores without recording the result as known. If the result differs from the known content,
     /// [`changed`](Self::changed) completes even if the caller is dropped, because a store reports each change only
     /// until it is read.
     pub(crate) async fn peek(self: &Arc<Self>) -> Result<Contents, Error> {

@@ -1,4 +1,4 @@
-//! Builds tables of the live chains with which audits evaluate existing objects.
+//! Builds tables of the live chains, for audits that evaluate existing objects.
 
 use std::sync::Arc;
 

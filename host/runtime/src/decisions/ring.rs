@@ -201,7 +201,7 @@ impl Ring {
     }
 }
 
-/// Returns the number of slots that a reader copies at once: at least one, if there is any.
+/// Returns the number of slots that a reader copies at once; 0 only if there are no slots.
 fn copied_together<'s>(slots: impl Iterator<Item = &'s Slot>) -> usize {
     let mut bytes = 0;
     let within = slots.take(COPIED).enumerate().take_while(|(index, slot)| {

@@ -208,7 +208,7 @@ mod tests {
         assert_eq!((same.text.as_str(), same.modules.len()), ("", 0));
     }
 
-    /// Returns the names of the changes between two texts of a file. The modules are the same.
+    /// Returns the names of the changes between two texts of a file. Both revisions have the same modules.
     fn names(before: &str, after: &str) -> Vec<String> {
         changed_names(&entry(1, before).detail, &entry(2, after).detail)
     }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn plugins_are_named_if_their_definitions_did_not_change() {
+    fn changed_plugins_are_named_if_their_definitions_did_not_change() {
         let (from, to) = (entry(1, "a").detail, entry(2, "a").detail);
         let with = |change: &dyn Fn(&mut Vec<RevisionModule>)| {
             let mut other = from.clone();

@@ -1,6 +1,6 @@
 use std::{io, path::PathBuf};
 
-/// Why a revision could not be read or written.
+/// The reason why a revision could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {

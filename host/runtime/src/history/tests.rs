@@ -33,7 +33,7 @@ pub(super) fn entry(number: u64, text: &str) -> HistoryEntry {
 }
 
 #[tokio::test]
-async fn the_oldest_revisions_are_removed() {
+async fn the_history_removes_the_oldest_revisions() {
     let folder = tempfile::tempdir().unwrap();
     let mut history = History::open(folder.path(), 2).unwrap();
     assert_eq!(history.next_number(), 1);

@@ -38,7 +38,7 @@ pub(crate) struct Assembled {
     pub(crate) chains: Vec<Arc<LiveChain>>,
     /// All plugins, including candidates.
     pub(crate) plugins: Vec<(RevisionModule, Arc<Loaded>)>,
-    /// The errors in stages despite which the table can be built, each with what is served instead.
+    /// The errors in stages that do not prevent building the table, each with what is served instead.
     pub(crate) tolerated: Vec<(StageError, Served)>,
     errors: Vec<StageError>,
 }
@@ -53,7 +53,7 @@ pub(crate) enum Modules {
 /// Selects the modules that building a table may request from servers and registries.
 #[derive(Clone, Debug)]
 pub(crate) enum Servers {
-    /// All modules that are not in the store, and the listed ones even if they are.
+    /// All modules that the store lacks, and the listed ones even if the store has them.
     All(Arc<HashSet<ModuleReference>>),
     /// The listed modules that are not in the store.
     Of(Arc<HashSet<ModuleReference>>),

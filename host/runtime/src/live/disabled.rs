@@ -74,7 +74,7 @@ pub struct Switched {
     pub not_kept: Option<String>,
 }
 
-/// Why a stage could not be disabled or enabled, or the rollout of its candidate not be steered.
+/// The reason why a stage could not be disabled or enabled, or why the rollout of its candidate could not be steered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DisableError {
@@ -248,8 +248,9 @@ fn addresses(table: &Table) -> Vec<String> {
         .collect()
 }
 
-/// Finds a stage's full name in a list. If it is not there, the error consists of `missing` and similar names, or
-/// `missing`, `known` and all names. Whole names are compared, because names of BCS definitions may contain a `/`.
+/// Finds a stage's full name in a list. If the name is not in the list, the error consists of `missing` and similar
+/// names or, if no name is similar, of `missing`, `known` and all names. Whole names are compared, because names of BCS
+/// definitions may contain a `/`.
 pub(crate) fn resolve_stage(
     id: &StageId,
     names: Vec<String>,

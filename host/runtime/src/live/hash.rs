@@ -10,8 +10,9 @@ use crate::{
     live::{assembly::Assembled, plugins::Loaded, stage::LiveChain},
 };
 
-/// Returns the digest of the definitions' texts, whatever the order of the definitions. It includes the path of an
-/// entry in a shared store, which may be the only name of the entry, but not the paths of files.
+/// Returns the digest of the definitions' texts, whatever the order of the definitions. The digest also covers the path
+/// of each entry in a shared store, because the path may be the entry's only name, but it does not cover the paths of
+/// files.
 pub(crate) fn of_definitions(set: &DefinitionSet) -> Digest {
     let of_file = |file: &DefinitionFile| {
         let place = match file.kind {
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_depends_on_texts_but_not_on_paths_of_files() {
+    fn the_hash_of_definitions_depends_on_their_texts_but_not_on_file_paths() {
         let hash = of_definitions(&set(&[("a.yaml", "one"), ("b.yaml", "two")]));
         let elsewhere = set(&[("/etc/chains/y.yaml", "one"), ("/etc/chains/x.yaml", "two")]);
         assert_eq!(of_definitions(&elsewhere), hash);
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_depends_on_the_data_and_path_of_an_entry() {
+    fn the_hash_of_definitions_depends_on_the_data_and_path_of_a_store_entry() {
         let entry = |text: &str, path: &str| {
             let file = DefinitionFile::entry(path, text, None);
             of_definitions(&DefinitionSet::of_files(vec![file]))

@@ -35,7 +35,8 @@ keywords!(NamespacedWebhooks, "choice": None = "None", OwnServices = "OwnService
 const KEY: &str = "definitions[].kubernetes.namespaced";
 
 impl NamespacedChains {
-    /// Returns a mistake for each module, webhook or grant that is not allowed; without a namespace, all are.
+    /// Returns a mistake for each module, webhook or grant that is not allowed. A chain without a namespace may use
+    /// everything.
     pub fn mistakes(&self, chain: &ChainDefinition) -> Vec<Mistake> {
         let Some(namespace) = &chain.namespace else {
             return Vec::new();

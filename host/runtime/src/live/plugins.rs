@@ -194,7 +194,8 @@ type Key = (String, String, String);
 pub(crate) struct LoadedPlugin {
     pub(crate) plugin: Arc<Loaded>,
     pub(crate) is_new: bool,
-    /// Why the current plugin could not be loaded, if that of the live table is used instead.
+    /// The reason why the current plugin could not be loaded; `None` unless the plugin of the live table is used
+    /// instead.
     pub(crate) fallback_cause: Option<StageErrorCause>,
 }
 

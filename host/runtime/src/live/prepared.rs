@@ -115,7 +115,8 @@ impl Host {
         true
     }
 
-    /// Goes live with a table, or keeps it waiting if the program decides when and the table has a new content hash.
+    /// Goes live with a table. Keeps it waiting instead if the program decides when tables go live and this table has a
+    /// new content hash.
     pub(crate) async fn offer(
         &self,
         state: &mut TableState,

@@ -90,7 +90,7 @@ pub(crate) enum Purpose<'a> {
     Change(&'a [PathBuf]),
 }
 
-/// How long the start waits for an unreachable store.
+/// The time for which a start waits for an unreachable store.
 const START_PATIENCE: Duration = Duration::from_secs(5);
 const READ_PAUSE: Duration = Duration::from_millis(500);
 

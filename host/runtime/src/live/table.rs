@@ -50,7 +50,7 @@ impl Table {
         }
     }
 
-    /// Creates a table of these chains whose outcomes are not observed, because it serves no requests.
+    /// Creates a table of these chains. It serves no requests, so its outcomes are not observed.
     pub(crate) fn unobserved(source: &Source, chains: Vec<Arc<LiveChain>>) -> Self {
         Self {
             revision: 0,

@@ -1,4 +1,4 @@
-//! Reports whether individual definitions are live, which stores show to the authors of the definitions.
+//! Reports whether individual definitions are live. Stores show this to the authors of the definitions.
 
 use std::{collections::HashMap, path::Path, sync::atomic::Ordering};
 

@@ -78,7 +78,7 @@ pub struct Missing {
     pub replica: String,
     /// The hash of the table that the replica has not prepared.
     pub hash: Digest,
-    /// The reason that the replica reported, if any.
+    /// The reason that the replica reported; `None` if it reported none.
     pub problem: Option<String>,
 }
 

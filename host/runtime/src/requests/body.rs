@@ -41,7 +41,7 @@ impl Default for BodyLimits {
     }
 }
 
-/// Why a request body could not be read.
+/// The reason why a request body could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyError {

@@ -101,7 +101,7 @@ pub struct UnmatchedChain {
 }
 
 impl UnmatchedChain {
-    /// Returns why a chain does not match; `None` if it matches.
+    /// Returns the chain with the reason why it does not match the request; `None` if it matches.
     pub(crate) fn explain(chain: &LiveChain, request: &Request) -> Option<Self> {
         Some(Self {
             chain: chain.name.to_string(),
@@ -111,7 +111,7 @@ impl UnmatchedChain {
     }
 }
 
-/// Why an evaluation failed.
+/// The reason why an evaluation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluateError {

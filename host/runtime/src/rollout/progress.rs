@@ -291,8 +291,8 @@ impl LiveRollout {
 }
 
 impl RolloutProgress {
-    /// Returns a sort key by which replicas choose among their states of a rollout: an abort until the rollout is
-    /// restarted, or else the latest change, or of simultaneous changes the one to the smaller step.
+    /// Returns a sort key by which replicas choose among their states of a rollout. An abort wins until the rollout is
+    /// restarted. Otherwise, the latest change wins and, of simultaneous changes, the one to the smaller step.
     fn rank(&self) -> impl Ord + use<> {
         let is_aborted = self.state == RolloutState::Aborted;
         (

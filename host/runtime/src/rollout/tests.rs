@@ -60,7 +60,7 @@ use RolloutAction::{Abort, Next, Pause, Resume};
 use RolloutState::{Aborted, Completed, Paused, Progressing};
 
 #[tokio::test(start_paused = true)]
-async fn steps_begin_automatically() {
+async fn the_steps_of_a_rollout_begin_automatically() {
     let rollout = three();
     let mut rollouts = live(&rollout);
     for (state, share) in [(Progressing, "10%"), (Progressing, "50%"), (Progressing, "100%")] {
@@ -87,7 +87,7 @@ async fn a_rollout_with_one_share_completes_after_a_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_state_allows_only_some_user_actions() {
+async fn each_state_of_a_rollout_allows_only_some_user_actions() {
     let rollout = three();
     let mut rollouts = live(&rollout);
     for (action, expected) in [
@@ -192,7 +192,7 @@ async fn a_step_that_expired_while_the_host_was_stopped_ends_on_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reached_limit_aborts_a_rollout() {
+async fn a_rollout_that_reaches_a_limit_is_aborted() {
     // (failures, decided requests, refusals, compared requests, expected reason)
     for (failed, decided, refused, compared, expected) in [
         (1, 20, 2, 20, None),
@@ -333,7 +333,7 @@ async fn replicas_adopt_the_latest_change_of_any_replica() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_agree_although_their_clocks_differ() {
+async fn replicas_agree_on_a_rollout_although_their_clocks_differ() {
     let rollout = three();
     let [mut leader, mut other] = [live(&rollout), live(&rollout)];
     other.set_led(true);

@@ -28,9 +28,9 @@ pub struct TrafficCounts {
     pub denied: u64,
     /// The requests that were refused because a stage failed or their deadline passed.
     pub failed: u64,
-    /// The time that half of them did not exceed, in microseconds, accurate to 10 %; 0 without requests.
+    /// The time that half of the requests did not exceed, in microseconds, accurate to 10 %; 0 without requests.
     pub p50_microseconds: u64,
-    /// The time that 99 of 100 did not exceed, in microseconds, accurate to 10 %; 0 without requests.
+    /// The time that 99 of 100 requests did not exceed, in microseconds, accurate to 10 %; 0 without requests.
     pub p99_microseconds: u64,
 }
 
@@ -103,7 +103,8 @@ impl Traffic {
     }
 }
 
-/// Returns the counts of the hour that ends with the minute `last`; all zero for `None`, an hour before counting began.
+/// Returns the counts of the hour that ends with the minute `last`. All counts are zero if `last` is `None`, which
+/// stands for an hour before counting began.
 fn hour(threads: &[Minutes], last: Option<u64>) -> TrafficHour {
     let mut total = CountedMinute::new(0);
     let counts = (0..HOUR).rev().map(|back| {

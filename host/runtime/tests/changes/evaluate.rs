@@ -234,7 +234,7 @@ async fn an_evaluation_explains_why_a_chain_does_not_match() {
 }
 
 #[tokio::test]
-async fn webhooks_are_called_only_if_that_is_allowed() {
+async fn an_evaluation_calls_webhooks_only_if_that_is_allowed() {
     let scene = Scene::new();
     let host = start(&scene, small()).await;
     let text = chain("hook", "1");

@@ -124,7 +124,7 @@ async fn interrupted(scene: &Scene, written: usize) -> Vec<FileChange> {
 }
 
 #[tokio::test]
-async fn a_change_that_a_kill_interrupted_is_completed() {
+async fn a_change_that_a_crash_interrupted_is_completed_at_the_next_start() {
     for written in 0..=3 {
         let scene = Scene::new();
         let changes = interrupted(&scene, written).await;
@@ -149,7 +149,7 @@ async fn an_interrupted_change_does_not_overwrite_later_changes() {
 }
 
 #[tokio::test]
-async fn a_change_that_cannot_be_completed_ends_the_start_with_a_message() {
+async fn a_start_that_cannot_complete_an_interrupted_change_fails_with_a_message() {
     let scene = Scene::new();
     interrupted(&scene, 1).await;
     fs::create_dir(scene.chains().join("AdmissionChain-c.yaml")).unwrap();
@@ -163,7 +163,7 @@ async fn a_change_that_cannot_be_completed_ends_the_start_with_a_message() {
 }
 
 #[tokio::test]
-async fn a_chain_that_the_program_defines_is_live() {
+async fn a_chain_that_the_program_defines_in_code_is_live() {
     let protocol = Protocol::AdmissionReview {
         versions: vec![ReviewVersion::V1],
     };

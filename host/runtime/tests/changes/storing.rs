@@ -195,7 +195,7 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
 
 /// Only changes of files are first written to the history. A store changes atomically, so it needs none.
 #[tokio::test]
-async fn a_store_is_changed_without_a_history() {
+async fn a_store_can_be_changed_without_a_history() {
     let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
     scene.write("a.yaml", &chain("a", "1"));
     let host = Host::builder()

@@ -41,7 +41,7 @@ async fn until_prepared(host: &Host, hash: Digest) {
 }
 
 #[tokio::test]
-async fn a_table_waits_until_it_may_go_live() {
+async fn a_new_table_waits_until_the_program_lets_it_go_live() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = start(&scene).await;

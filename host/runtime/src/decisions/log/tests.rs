@@ -181,7 +181,7 @@ fn a_long_list_of_decisions_is_split_into_pages() {
 }
 
 #[test]
-fn ids_grow_even_if_the_clock_does_not() {
+fn decision_ids_grow_even_if_the_clock_does_not() {
     let log = three();
     let before = log.list(&DecisionFilter::default(), None, 10);
     assert_eq!(uids(&before), ["c", "b", "a"]);
@@ -195,7 +195,7 @@ fn ids_grow_even_if_the_clock_does_not() {
 }
 
 #[test]
-fn a_record_describes_the_request_and_each_stage() {
+fn a_decision_record_describes_the_request_and_each_stage() {
     let log = three();
     let [found] = log.get("b", None).0.try_into().unwrap();
     let mut record = serde_json::to_value(found.record()).unwrap();
@@ -246,7 +246,7 @@ fn decision_details_contain_the_objects_of_the_request() {
 }
 
 #[test]
-fn configured_values_are_redacted() {
+fn configured_values_are_redacted_in_decisions() {
     let log = log(10, 1 << 20, &["/spec/token"]);
     log.add(&observed(pod("b", "shop"), &changed("b")));
     let [found] = log.get("b", None).0.try_into().unwrap();
@@ -258,7 +258,7 @@ fn configured_values_are_redacted() {
 }
 
 #[test]
-fn the_content_of_secrets_is_not_kept() {
+fn decisions_do_not_contain_the_content_of_secrets() {
     for (kind, field) in [("Secret", "data"), ("secret", "datas")] {
         let log = log(10, 1 << 20, &[]);
         let object = json!({"metadata": {"name": "s"}, field: {"key": "c2VjcmV0"}});
@@ -282,7 +282,7 @@ fn the_content_of_secrets_is_not_kept() {
 }
 
 #[test]
-fn a_record_without_values_keeps_the_paths_of_patches() {
+fn a_decision_record_without_values_keeps_the_paths_of_patches() {
     let [found] = three().get("b", None).0.try_into().unwrap();
     let mut record = found.record();
     record.without_values();
@@ -294,7 +294,7 @@ fn a_record_without_values_keeps_the_paths_of_patches() {
 }
 
 #[test]
-fn the_log_is_bounded_by_count_and_bytes() {
+fn the_decision_log_is_limited_by_count_and_bytes() {
     let by_count = log(3, 1 << 20, &[]);
     for uid in ["a", "b", "c", "d", "e"] {
         by_count.add(&observed(pod(uid, "shop"), &allowed(uid)));
@@ -451,7 +451,7 @@ fn rates_of_an_audit_only_chain_include_its_denials_and_durations() {
 }
 
 #[test]
-fn a_change_is_not_counted_if_the_request_is_denied_later() {
+fn rates_do_not_count_a_change_if_the_request_is_denied_later() {
     let log = log(10, 1 << 20, &[]);
     let mut outcome = changed("a");
     let denied = denied("a");

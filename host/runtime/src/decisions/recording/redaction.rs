@@ -139,7 +139,8 @@ pub(super) fn redact_lookup(
     (Redacted(object), count)
 }
 
-/// Redacts these values, values in queries, and Secrets in a server's answer. Also returns the number of redactions.
+/// Redacts a server's answer: these values, the values in its queries, and Secrets. Also returns the number of
+/// redactions.
 pub(super) fn redact_answer(
     mut answer: HttpAnswer,
     redactions: &[Redaction],

@@ -4,7 +4,7 @@ use super::*;
 use crate::history::tests::entry;
 
 #[test]
-fn written_entries_are_read_after_a_restart() {
+fn revisions_on_disk_are_read_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a/history");
     let directory = HistoryDirectory::open(&path).unwrap();

@@ -66,7 +66,7 @@ async fn until_all_are_enabled(host: &Host) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stage_is_not_called_until_its_time_ends() {
+async fn a_disabled_stage_is_not_called_until_its_time_ends() {
     let host = pods().build().await.unwrap();
     assert!(!admit(&host).await.is_allowed());
     let started = Instant::now();
@@ -113,7 +113,7 @@ async fn an_audited_stage_is_called_but_not_enforced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn disabling_again_replaces_end_and_reason() {
+async fn disabling_a_stage_again_replaces_its_end_and_reason() {
     let host = pods().build().await.unwrap();
     let stage = id("Mutating:pods/images");
     let first = host.disable(&stage, off(minutes(30), "one")).await.unwrap();
@@ -194,7 +194,7 @@ async fn an_unknown_stage_or_an_invalid_duration_or_reason_is_refused() {
 }
 
 #[test]
-fn an_error_lists_at_most_thirty_names() {
+fn an_error_about_an_unknown_stage_lists_at_most_thirty_names() {
     let names: Vec<_> = (0..MOST_NAMES + 2).map(|number| number.to_string()).collect();
     let text = list(&names).to_string();
     assert!(
@@ -276,7 +276,7 @@ async fn a_start_enables_stages_whose_time_has_ended() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_enables_all_stages() {
+async fn a_damaged_file_of_disabled_stages_enables_all_stages() {
     let folder = TempDir::new().unwrap();
     let host = pods().history(folder.path()).build().await.unwrap();
     host.disable(&id("pods/images"), off(minutes(30), "x"))

@@ -73,7 +73,8 @@ pub(super) fn compiled_key(sandbox: &Sandbox, module: &Module, order: &Order) ->
     CompiledKey::new(module.digest(), &order.settings, &sandbox.fingerprint())
 }
 
-/// Loads the plugin that stages with equal modules and settings share. Also returns whether the store had it compiled.
+/// Loads the plugin that stages with equal modules and settings share. Also returns whether its compiled form came from
+/// the store.
 pub(super) async fn plugin(
     assembler: &Assembler,
     sandbox: &Sandbox,

@@ -159,7 +159,7 @@ fn replicas_switch_once_all_voters_have_prepared_the_same_table() {
 }
 
 #[test]
-fn only_a_replica_with_the_target_is_ready() {
+fn only_a_replica_that_serves_the_agreed_table_is_ready() {
     assert!(is_ready(None, hash("A")) && is_ready(Some(hash("A")), hash("A")));
     assert!(!is_ready(Some(hash("B")), hash("A")));
 }

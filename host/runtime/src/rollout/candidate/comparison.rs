@@ -46,7 +46,7 @@ impl Answer {
         }
     }
 
-    /// Returns how the candidate's answer differs in its effect from this one; `None` if it does not.
+    /// Returns the effect of using the candidate's answer instead of this one; `None` if the answers are the same.
     pub(super) fn difference(&self, candidate: &Self) -> Option<DifferenceEffect> {
         if self.is_same(candidate) {
             return None;

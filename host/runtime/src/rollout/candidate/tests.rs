@@ -163,7 +163,7 @@ async fn answers_are_compared_by_their_effects_and_warnings() {
 }
 
 #[tokio::test]
-async fn only_the_configured_share_is_compared_and_the_newest_samples_are_kept() {
+async fn only_the_configured_share_of_requests_is_compared_and_the_newest_samples_are_kept() {
     let shadowed = shadowed(
         FixedAnswer(|| Ok(Response::allow())),
         FixedAnswer(|| Ok(Response::deny(Denial::forbidden("no")))),
@@ -183,7 +183,7 @@ async fn only_the_configured_share_is_compared_and_the_newest_samples_are_kept()
 }
 
 #[test]
-fn differences_are_counted_by_kind_and_each_keeps_an_example() {
+fn differences_are_counted_by_kind_and_each_kind_keeps_a_sample() {
     let mut comparisons = Comparisons::default();
     let sample = |kind: &str, effect| DifferenceSample {
         at: Moment::now(),
@@ -231,7 +231,7 @@ async fn a_slow_candidate_is_skipped_and_does_not_delay_requests() {
 }
 
 #[test]
-fn a_trial_continues_in_tables_with_the_same_candidate() {
+fn the_trial_of_a_candidate_continues_in_tables_with_the_same_candidate() {
     let trials = Trials::default();
     let of = |candidate: &str, share: &str| {
         trials.get_or_create(identity(candidate, share), status("plugin"), status(candidate))

@@ -9,7 +9,7 @@ fn row(result: StageResult) -> TraceRow {
 }
 
 #[test]
-fn results_are_counted_and_the_last_one_sets_the_state() {
+fn results_of_calls_are_counted_and_the_last_one_sets_the_state_of_the_stage() {
     let statistics = StageStatistics::default();
     let failed = || StageResult::Failed {
         failure: Failure::new(FailureKind::Trap, "unreachable"),
@@ -63,7 +63,7 @@ fn statistics_continue_while_a_table_has_the_stage_with_the_same_hook() {
 }
 
 #[test]
-fn calls_are_forgotten_after_two_periods() {
+fn statistics_forget_calls_after_two_periods() {
     let start = Instant::now();
     let mut recent = Recent::new(start);
     let of = |recent: &Recent, now| recent.quantiles([0.5, 0.99], now);

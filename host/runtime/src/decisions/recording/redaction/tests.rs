@@ -138,7 +138,7 @@ fn secrets_in_answers_of_servers_are_never_recorded() {
 }
 
 #[test]
-fn patches_lose_their_values_before_their_operations() {
+fn a_long_patch_loses_its_values_before_its_operations() {
     let request = request("Pod");
     let patch = |value: &str, count: usize| {
         let operation = json!({"op": "add", "path": "/spec/a", "value": value});
