@@ -64,7 +64,8 @@ impl Object {
         Ok(Self::with_head(text.into(), head))
     }
 
-    /// Parses a part of a document like [`parse`](Self::parse), without copying it: the object keeps the document.
+    /// Parses a part of a document like [`parse`](Self::parse), without copying the part: the object keeps the
+    /// document.
     ///
     /// # Errors
     ///

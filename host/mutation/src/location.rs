@@ -33,9 +33,9 @@ pub struct LocationError {
 }
 
 impl FieldLocation {
-    /// Parses a location, which begins with a field. A list can only follow a field. A name with other characters than
-    /// letters, digits, `-` and `_`, or with a digit as its first character, is written in single or double quotes, in
-    /// which `\` escapes a quote or another `\`.
+    /// Parses a location, which begins with a field. A list can only follow a field. A name is written in single or
+    /// double quotes if it begins with a digit, or has characters other than letters, digits, `-` and `_`. In quotes,
+    /// `\` escapes a quote or another `\`.
     ///
     /// # Errors
     ///

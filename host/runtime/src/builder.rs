@@ -39,7 +39,8 @@ use crate::{
 #[debug("HostBuilder {{ definitions: {paths:?}, stores: {stores:?}, chains: {chains:?}, .. }}")]
 pub struct HostBuilder {
     paths: Vec<PathBuf>,
-    /// The number of stores that were added before the first directory. New definitions are offered to them first.
+    /// The number of stores that were added before the first directory. New definitions are offered to these stores
+    /// first.
     stores_before: Option<usize>,
     stores: Vec<Arc<dyn DefinitionStore>>,
     on_bad: OnBadDefinition,
@@ -99,8 +100,8 @@ impl Default for HostBuilder {
 impl HostBuilder {
     /// Adds the definitions in this file, or in the files of this directory. May be called more than once.
     ///
-    /// A new definition is written to the first directory or [store](Self::definition_store) that accepts it, in the
-    /// order in which they were added. Single files accept none.
+    /// A new definition is written to the first directory or [store](Self::definition_store) that accepts it. They are
+    /// tried in the order in which they were added. Single files accept none.
     pub fn definitions(mut self, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         if !path.is_file() {

@@ -174,8 +174,8 @@ impl History {
         written
     }
 
-    /// Writes down file changes before they are made, with the revision that they lead to, so that the next start can
-    /// complete them if the program is killed. The next [`write`](Self::write) replaces this announcement.
+    /// Writes down file changes and the revision to which they lead, before the changes are made. If the program is
+    /// killed, the next start completes them. The next [`write`](Self::write) replaces this announcement.
     pub(crate) async fn announce(
         &self,
         entry: &HistoryEntry,

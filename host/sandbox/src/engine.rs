@@ -172,7 +172,7 @@ fn pooling_config(sandbox: &SandboxConfig) -> Config {
         .max_unused_warm_slots(at_once)
         .linear_memory_keep_resident(resident.0)
         .table_keep_resident(resident.1)
-        // Only written pages are reset. Kernels before 6.7 cannot report them, and all pages are reset.
+        // Only written pages are reset. Kernels before 6.7 cannot report them, so all pages are reset there.
         .pagemap_scan(Enabled::Auto);
 
     let mut config = compile_settings(Effort::Full);

@@ -1,7 +1,7 @@
 //! Merges the core modules of a component into one.
 //!
 //! A component of many modules costs time in every call. Each module becomes an instance, and each import from another
-//! module is looked up. A table that modules share is filled completely, because wasmtime fills its entries on first
+//! module is looked up. A table that modules share is filled completely: wasmtime fills the entries of a table on first
 //! use only if the table and its elements are in one module. Python's interpreter consists of 14 modules with 2,300
 //! imports and 5,667 elements.
 //!
@@ -23,8 +23,8 @@ mod reachable;
 #[cfg(test)]
 mod tests;
 
-/// Merges the core modules of a component. It must be a snapshot, in which start functions have already run. Returns
-/// `None` if the modules cannot be merged, or are merged already.
+/// Merges the core modules of a component. The component must be a snapshot, in which start functions have already run.
+/// Returns `None` if the modules cannot be merged, or are merged already.
 pub(crate) fn merge(component: &[u8]) -> Option<Vec<u8>> {
     let parsed = ParsedComponent::parse(component)?;
     let levels = parsed.levels();
@@ -100,7 +100,7 @@ impl<T> PerKind<T> {
 enum Item {
     /// A core function that the component defines, such as a lowered host function, by its number.
     Canonical(usize),
-    /// A definition in a module: the module's number, and the definition's number among those of its kind in the
-    /// module.
+    /// A definition in a module: the module's number, and the definition's number among the definitions of its kind in
+    /// the module.
     Defined { core_module: usize, definition: u32 },
 }

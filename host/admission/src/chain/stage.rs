@@ -50,8 +50,8 @@ pub struct StageSpec {
     pub reinvoked_by_itself: bool,
     /// The message of denials. The hook's own message becomes a cause in the details.
     pub message: Option<Arc<str>>,
-    /// Whether the messages of denials name the policy. Clients then get them without the names of stage and chain, and
-    /// the messages of all such stages together, one per line.
+    /// Whether the messages of denials name the policy. If so, clients get the messages without the names of stage and
+    /// chain, and the messages of several such stages are joined, one per line.
     pub denials_name_policy: bool,
     /// Whether an operator has temporarily disabled the stage, so that its hook is not called. No definition sets this.
     pub is_disabled: bool,

@@ -174,7 +174,7 @@ pub struct TraceRow {
     pub stage: Arc<str>,
     /// 1, or 2 for a second call because the object had changed after the first one.
     pub round: u8,
-    /// The mode of the stage. In mode `Audit`, the result is the one that the stage would have had.
+    /// The mode of the stage. In mode `Audit`, the result shows what the stage would have done.
     pub mode: Mode,
     /// The result of the stage.
     pub result: StageResult,

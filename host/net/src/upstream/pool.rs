@@ -33,8 +33,8 @@ use tower::{BoxError, ServiceExt};
 use super::{Connector, Server};
 use crate::{body::ReplayBody, workers};
 
-/// The time after which an idle connection is closed. Upstreams usually close them after a minute or more. Closing
-/// earlier avoids sending a request on a connection that the upstream is closing.
+/// The time after which an idle connection is closed. Upstreams usually close idle connections after a minute or more.
+/// Closing earlier avoids sending a request on a connection that the upstream is closing.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// The reason why a server gave no reply.

@@ -82,7 +82,8 @@ pub enum ChangeError {
     /// The revision does not exist, or the new one cannot be written.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// There is no history. Changes of files are first written there, so that a start after a crash can complete them.
+    /// There is no history. Changes of files are first written to a history, so that a start after a crash can complete
+    /// them.
     #[error(
         "changing definitions needs a history: name a history directory that can be written, or edit the files"
     )]

@@ -63,8 +63,8 @@ pub(super) async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, Chang
     })
 }
 
-/// Applies the edit to the current definitions. Files are used together or not at all, so if any file has mistakes, the
-/// edit is applied to the versions in force, and the mistakes are returned too.
+/// Applies the edit to the current definitions. Files are used together or not at all: if any file has mistakes, the
+/// edit is applied to the versions in force. The mistakes are returned, too.
 async fn edited(source: &Source, edit: Arc<Edit>) -> Result<(Change, Option<Mistakes>), ChangeError> {
     let contents = source.stores.peek().await?;
     let known = source.stores.set_after_reading(&contents);

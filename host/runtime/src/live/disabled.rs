@@ -104,7 +104,7 @@ const CLOCK_CHECK: Duration = Duration::from_secs(60);
 
 impl Host {
     /// Disables a stage for some time: it is not called, or only audited. This takes effect with the next request, even
-    /// if definitions are invalid or stores are unreachable, and applies to the stage of this name in later tables too.
+    /// if definitions are invalid or stores are unreachable. It applies to the stage of this name in later tables, too.
     /// It survives restarts if there is a directory for the [history](crate::HostBuilder::history). If the stage is
     /// already disabled, the new options replace the previous ones.
     ///
@@ -162,7 +162,7 @@ impl Host {
         let disabled = {
             let mut stages = self.0.disabled.lock();
             let disabled = stages.list();
-            // A disabled stage may be missing in the live table, so the names are those of the disabled stages.
+            // The live table may lack a disabled stage, so the names come from the list of disabled stages.
             let names = disabled.iter().map(|disabled| disabled.stage.clone());
             let name = resolve_stage(stage, names.collect(), &missing, "disabled stages are")?;
             stages.remove(|disabled, _| disabled.stage == name);

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Returns the digest of the definitions' texts, whatever the order of the definitions. The digest also covers the path
-/// of each entry in a shared store, because the path may be the entry's only name, but it does not cover the paths of
+/// of each entry in a shared store, because the path may be the entry's only name. It does not cover the paths of
 /// files.
 pub(crate) fn of_definitions(set: &DefinitionSet) -> Digest {
     let of_file = |file: &DefinitionFile| {

@@ -356,7 +356,7 @@ impl Plugins {
         }
     }
 
-    /// Returns the number of plugins in memory, including those of tables that only requests in flight use.
+    /// Returns the number of plugins in memory, including the plugins of tables that only requests in flight use.
     pub(crate) fn count(&self) -> usize {
         let plugins = self.0.lock();
         let live = |loaded: &&Weak<Loaded>| loaded.strong_count() > 0;

@@ -32,7 +32,7 @@ use crate::{
 /// The maximum number of concurrent evaluations. Each runs its plugins on at most one thread.
 const MOST_EVALUATIONS: usize = 2;
 
-/// The maximum number of concurrent plugin calls in evaluations, whose slots are separate from those of requests.
+/// The maximum number of concurrent plugin calls in evaluations. Their slots are separate from the slots of requests.
 const CALLS_IN_FLIGHT: u32 = 8;
 
 /// The number of evaluations whose plugins stay loaded, so that evaluating another object compiles nothing.

@@ -37,8 +37,8 @@ use crate::{
 /// `/mutate/{chain}` and `/validate/{chain}` a single chain. `/mutate-cluster` and `/validate-cluster` leave out
 /// namespaced chains; `/mutate-namespaced` and `/validate-namespaced` call only these. Log lines contain the uid of the
 /// review. The reply is sent shortly before the `timeout` in the query expires, so that a slow stage is subject to its
-/// own failure policy and not to that of the whole webhook. The decision names the `Arc<FrontEnd>` in the request's
-/// extensions, or else the dialect `kubernetes`.
+/// own failure policy, and not to the failure policy of the whole webhook. The decision names the `Arc<FrontEnd>` in
+/// the request's extensions, or else the dialect `kubernetes`.
 #[derive(Clone, Debug)]
 pub struct ReviewService(Arc<ReviewState>);
 

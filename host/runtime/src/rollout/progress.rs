@@ -64,8 +64,8 @@ impl Rollouts {
         }
     }
 
-    /// Replaces the rollouts with those of a new live table. A rollout that is already in progress continues; the
-    /// others begin. Returns whether any rollout began or ended.
+    /// Replaces the rollouts with the rollouts of a new live table. A rollout that is already in progress continues;
+    /// the others begin. Returns whether any rollout began or ended.
     pub(crate) fn adopt(&mut self, rollouts: impl Iterator<Item = Arc<Rollout>>) -> bool {
         let mut before = std::mem::take(&mut self.live);
         let mut is_changed = false;

@@ -106,7 +106,7 @@ pub(crate) fn replicas(status: &ReplicasStatus, is_ready: bool) {
 
 /// Initializes the failure counters of each stage to 0, so that the first failure is visible as an increase. Only
 /// failures that the stage's hook can produce are initialized: about twelve series per stage. The `metrics` facade
-/// cannot remove series, so those of a removed stage stay until the program ends.
+/// cannot remove series, so the series of a removed stage remain until the program ends.
 pub(crate) fn stages_live(chains: &[Arc<LiveChain>]) {
     for chain in chains {
         for stage in &chain.stages {

@@ -1,4 +1,4 @@
-//! Tests that record requests while the chains process them.
+//! Tests recordings of requests that the chains process at the same time.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Tests changes to definitions that are written to the store which contains them.
+//! Tests that changed definitions are written to the store that contains them.
 
 use admittance::{Application, AppliedEffect, ChangeError, Expected, Host, Origin, definitions::StoreError};
 
