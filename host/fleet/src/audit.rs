@@ -1,4 +1,4 @@
-//! Audits: evaluates the chains for objects that are already in the cluster.
+//! Audits objects that are already in the cluster: evaluates the chains for them.
 
 mod auditor;
 mod client;

@@ -54,8 +54,8 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Cheap to clone; the watches end with the last clone.
 ///
 /// Each resource is one definition with the same kind, namespace and name. Every write names the resource's version, so
-/// that it fails if another client wrote in between. The store writes one resource at a time, because the API server
-/// cannot write several atomically.
+/// that it fails if another client has written the resource since the read. The store writes one resource at a time,
+/// because the API server cannot write several atomically.
 #[derive(Clone, Debug)]
 pub struct ChainStore(pub(crate) Arc<[StoredKind]>);
 
@@ -67,7 +67,7 @@ pub(crate) struct StoredKind {
     is_optional: bool,
     /// Whether the API server has served the kind before. If so, its absence is an error.
     is_known: AtomicBool,
-    /// The value of [`Resources::changes`] before the last read of the kind.
+    /// The value of [`Resources::changes`] when the last read of the kind began.
     seen: AtomicU64,
 }
 
@@ -162,7 +162,7 @@ impl ChainStore {
         self.resource_of(kind, name)
     }
 
-    /// Splits the name of a definition of this kind into the namespace and the name of its resource.
+    /// Splits the name of a definition of this kind into the namespace and the name of the definition's resource.
     fn resource_of<'n>(&self, kind: &str, name: &'n str) -> Option<(&StoredKind, &'n str, &'n str)> {
         let kind = self.0.iter().find(|known| known.kind.kind == kind)?;
         let (namespace, name) = if kind.kind.is_namespaced {
@@ -209,7 +209,7 @@ impl ChainStore {
         }
     }
 
-    /// Parses a definition, whose kind, namespace and name must be those of the resource.
+    /// Parses a definition. Its kind, namespace and name must be the same as those of the resource.
     fn parse_definition(
         &self,
         kind: &ResourceKind,
@@ -271,7 +271,7 @@ impl DefinitionStore for ChainStore {
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let mut files = Vec::new();
-        // All kinds are read even if one fails, because `changed` compares each with the last read.
+        // All kinds are read even if one fails, because `changed` compares each kind with its last read.
         for (kind, read) in self
             .0
             .iter()

@@ -28,7 +28,7 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 pub(crate) const LAST_RETRY: Duration = Duration::from_secs(60);
 /// The interval at which the counts of calls in statuses are updated; each count covers the last 5 to 10 minutes.
 const COUNTS: Duration = Duration::from_secs(600);
-/// The interval at which a replica checks whether there is a leader, in addition to changes of its own role.
+/// The interval at which a replica checks whether there is a leader. It also checks when its own role changes.
 const LEADER_CHECK: Duration = Duration::from_secs(1);
 /// The maximum number of concurrent status writes.
 const WRITES: usize = 8;
@@ -44,15 +44,15 @@ pub struct Leader {
     events: Events,
 }
 
-/// The state of this replica, as one pass over all resources writes it to their statuses.
+/// The state of this replica that one pass over all resources writes to the resources' statuses.
 pub(crate) struct StatusPass {
     pub(crate) status: Status,
-    /// Whether a status is written if only its counts of calls are new.
+    /// Whether a status is written even if only its counts of calls have changed.
     pub(crate) writes_counts: bool,
     pub(crate) rollouts: Vec<RolloutProgress>,
 }
 
-/// A status to write, and the event to publish afterwards.
+/// A status to write, and the event to publish after the write.
 struct StatusWrite {
     resources: Resources,
     id: String,
@@ -134,8 +134,8 @@ impl Leader {
         }
     }
 
-    /// Lets only the leader begin the steps of rollouts, and reads its progress from the statuses of chains. Never
-    /// returns. Replicas that share a table also tell each other the progress directly.
+    /// Lets only the leader begin the steps of rollouts. Reads the progress that the leader has written to the statuses
+    /// of chains. Never returns. Replicas that share a table also report the progress to each other directly.
     async fn follow_rollouts(&self, host: &Host) {
         let followed = async {
             if let Some(chains) = &self.chains {
@@ -243,7 +243,7 @@ impl Leader {
     }
 }
 
-/// Reads the leader's progress of rollouts from the statuses of chains. Never returns.
+/// Reads the progress of rollouts that the leader has written to the statuses of chains. Never returns.
 async fn follow_statuses(chains: &ChainStore, host: &Host) {
     let mut changes = host.changes();
     loop {
@@ -253,7 +253,7 @@ async fn follow_statuses(chains: &ChainStore, host: &Host) {
             if host.rollouts().is_empty() {
                 break;
             }
-            // The writer of statuses reports errors. The next change of a resource repeats the read.
+            // The task that writes statuses reports errors. The read is repeated at the next change of a resource.
             if let Ok(resources) = kind.list().await {
                 host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
                     .await;
@@ -320,7 +320,7 @@ fn new_statuses(
         .collect()
 }
 
-/// Waits for the pause before a retry; never completes for `None`.
+/// Waits for this pause before a retry. Never completes without a pause, because no retry is due.
 pub(crate) async fn after(retry: Option<Duration>) {
     match retry {
         Some(pause) => sleep(pause).await,

@@ -16,11 +16,11 @@ use tokio::time::sleep;
 
 use crate::chains::{SCHEME, entry};
 
-/// The interval at which kinds are discovered. It is short because each template of Gatekeeper creates a kind.
+/// The interval at which kinds are discovered. It is short because each new template of Gatekeeper adds a kind.
 const DISCOVERY: Duration = Duration::from_secs(5);
 /// The interval of discovery while the API server does not answer.
 const RETRY: Duration = Duration::from_secs(1);
-/// Policies of a missing kind are dropped after this time, since an API server that just started may lack kinds.
+/// The time after which policies of a missing kind are dropped. An API server that just started may not list all kinds.
 const CONFIRM: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,4 +1,5 @@
-//! The webhook configurations for chains, which `kubernetes manifests` prints and the leader writes to the API server.
+//! Builds the webhook configurations for chains. `kubernetes manifests` prints them, and the leader writes them to the
+//! API server.
 
 #![expect(
     clippy::indexing_slicing,
@@ -32,7 +33,7 @@ pub struct Registration {
     /// The name of the Service and of the webhook configurations.
     pub name: String,
     pub namespace: String,
-    /// Whether each chain has its own webhook. Otherwise all chains of a phase share one.
+    /// Whether each chain has its own webhook. Otherwise, all chains of a phase share a webhook.
     pub per_chain: bool,
     /// The timeout in seconds. `None` derives it from the stages.
     pub timeout: Option<u8>,
@@ -109,7 +110,7 @@ impl Registration {
 }
 
 impl RegisteredChain<'_> {
-    /// Describes the problem if no webhook can be registered for a rule of the chain.
+    /// Describes why no webhook can be registered for a rule of the chain; `None` if all rules can be registered.
     pub fn problem(&self) -> Option<String> {
         self.rules.iter().any(Rule::is_by_kind_alone).then(|| {
             format!(
@@ -157,8 +158,8 @@ pub(crate) fn documents(
 
 pub const DEFINITIONS_PATH: &str = "/definitions";
 
-/// Returns the webhook configuration that checks definitions before they are stored as resources. An installation needs
-/// it if the leader does not manage the webhook configurations.
+/// Returns the webhook configuration that checks definitions before they are stored as resources. It is part of the
+/// manifests if the leader does not manage the webhook configurations.
 pub fn of_definitions(registration: &Registration, ca: &str) -> Json {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -168,8 +169,8 @@ pub fn of_definitions(registration: &Registration, ca: &str) -> Json {
     })
 }
 
-/// Returns the webhook that checks definitions. So that it never blocks a repair, definitions are stored unchecked
-/// while no Pod answers, and writes by the Pods themselves are not checked.
+/// Returns the webhook that checks definitions. The webhook must never block a repair: while no Pod answers,
+/// definitions are stored unchecked, and writes by the Pods themselves are not checked.
 pub(crate) fn check_of_definitions(registration: &Registration, ca: &str) -> Json {
     const SECONDS: u64 = 5;
     let Registration { name, namespace, .. } = registration;
@@ -212,7 +213,7 @@ pub fn labels(name: &str) -> Json {
     })
 }
 
-/// Returns the namespaces that are excluded from the webhooks, without this program's own.
+/// Returns the namespaces that are excluded from the webhooks, except the namespace of this program.
 pub fn excluded_namespaces(registration: &Registration) -> Vec<&str> {
     let system = (!registration.includes_kube_system).then_some(SYSTEM_NAMESPACE);
     let given = registration.excluded_namespaces.iter().map(String::as_str);
@@ -225,7 +226,7 @@ pub fn excluded_namespaces(registration: &Registration) -> Vec<&str> {
     names
 }
 
-/// Returns the sorted names of the requests that any webhook excludes, for messages.
+/// Returns the sorted names, for messages, of the kinds of requests that at least one webhook excludes.
 pub fn excluded(webhooks: &[RegisteredWebhook]) -> Vec<&'static str> {
     let exclusions = webhooks.iter().flat_map(|webhook| &webhook.exclusions);
     let excluded: BTreeSet<_> = exclusions.map(|exclusion| exclusion.what).collect();

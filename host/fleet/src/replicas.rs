@@ -1,4 +1,5 @@
-//! Lets all replicas switch to a table together: each reports in its Lease which tables it serves and has prepared.
+//! Lets all replicas switch to a new table together. Each replica reports in its Lease which table it serves and which
+//! one it has prepared.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +15,7 @@ use tokio::{sync::watch, time::interval};
 
 /// The prefix of annotation names; the rest of the name is a field of the replica's report.
 const PREFIX: &str = "admittance.dev/";
-/// The annotation of the leader's Lease that names the table which all replicas shall serve.
+/// The annotation of the leader's Lease that names the table that all replicas should serve.
 const TARGET: &str = "admittance.dev/target";
 /// The election times of a replica's Lease. Renewals are rare, because every replica watches the Leases of all others.
 const TERMS: ElectionTimes = ElectionTimes {
@@ -136,7 +137,7 @@ fn target(annotations: &Annotations) -> Option<Digest> {
     annotations.get(TARGET)?.parse().ok()
 }
 
-/// Reads the replica of a Lease; `None` for a Lease without a report.
+/// Reads the report of a replica from its Lease; `None` for a Lease without a report.
 fn replica(member: &LeaseMember) -> Option<Replica> {
     Some(Replica {
         name: member.name.clone(),

@@ -16,7 +16,7 @@ const MOST_MISTAKES: usize = 20;
 /// The maximum length of a message in a status, in bytes.
 const LONGEST_MESSAGE: usize = 1024;
 
-// The fields that hold times, counts and a revision. A status is written again only if another field differs.
+// The names of fields with times, counts and a revision. A status is written again only if another field differs.
 const REVISION: &str = "revision";
 const RECENT: &str = "recent";
 const LAST_TRANSITION: &str = "lastTransitionTime";
@@ -24,7 +24,7 @@ const LAST_TRANSITION: &str = "lastTransitionTime";
 /// The field with the progress of rollouts. A replica that starts without a history resumes from it.
 const ROLLOUTS: &str = "rollouts";
 
-/// Returns the status that the resource should have; `None` if it already has it.
+/// Returns the status to write to the resource; `None` if the resource already has it.
 pub(crate) fn new_status(
     kind: &ResourceKind,
     resource: &Resource,
@@ -80,7 +80,7 @@ pub(crate) fn rollouts(resource: &Resource) -> Vec<RolloutProgress> {
     rollouts
 }
 
-/// Returns the part of `rollouts` that belongs to a chain, as its status holds it; `None` if there is none.
+/// Returns the rollouts of a chain in the form in which its status holds them; `None` if the chain has none.
 fn rollouts_of(resource: &Resource, rollouts: &[RolloutProgress]) -> Option<Value> {
     let own: Vec<_> = rollouts
         .iter()
@@ -94,7 +94,7 @@ fn is_of(resource: &Resource, rollout: &RolloutProgress) -> bool {
     let name = definition_name(&resource.namespace, &resource.name);
     let address = rollout.stage.split_once(':').map(|(_, stage)| stage);
     let stage = address.and_then(|address| address.strip_prefix(&name)?.strip_prefix('/'));
-    // The rest is a stage only without `/`: names of chains in namespaces have a `/`, and names of stages have none.
+    // Without a `/`, the rest is the name of a stage. With one, it belongs to a chain in a namespace.
     stage.is_some_and(|stage| !stage.contains('/'))
 }
 
@@ -205,7 +205,8 @@ fn modules(stage: &StageStatus) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Returns the revision in which this version went live, from the last status, as replicas number revisions separately.
+/// Returns the revision in which this version went live. It is kept from the last status, as each replica counts
+/// revisions on its own.
 fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
     let kept = before
         .get(REVISION)

@@ -26,7 +26,8 @@ use crate::{
     registration::{check_of_definitions, documents},
 };
 
-/// The longest interval between two comparisons. It is limited because certificates expire.
+/// The longest interval between two comparisons with the API server's webhook configurations. It is limited because
+/// certificates expire.
 const CHECK: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Debug)]
@@ -39,12 +40,12 @@ pub struct WebhooksConfig {
 pub enum CertificateConfig {
     /// This program issues the certificate, in the Secret `NAME-tls` in the namespace of the Service.
     Own(OwnCertificate),
-    /// The certificate is in files that the port's configuration names; the value is the PEM of its CAs.
+    /// The certificate is in files that the port's configuration names. This value is the PEM of the certificate's CAs.
     Files(FileValue<String>),
 }
 
 impl CertificateConfig {
-    /// Returns a source for a certificate in files, whose CAs are in `authorities`.
+    /// Returns the source for a certificate in files. `authorities` is the file with its CAs.
     pub fn of_file(authorities: &Path) -> Result<Self, TlsError> {
         let path = authorities.to_owned();
         // Only certificates are published; a private key in the same file is skipped.
@@ -57,7 +58,7 @@ impl CertificateConfig {
 pub struct OwnCertificate {
     /// The validity in days. The certificate is replaced when less than a third is left.
     pub days: u16,
-    /// The time from publishing the CA to using the certificate, in which every API server reads the CA.
+    /// The time between publishing the CA and using the certificate. Within this time, every API server reads the CA.
     pub overlap: Duration,
 }
 
@@ -94,7 +95,7 @@ pub struct Webhooks(Arc<Inner>);
 struct Inner {
     cluster: Cluster,
     registration: Registration,
-    /// Whether definitions are resources that a webhook checks before they are stored.
+    /// Whether definitions are stored as resources, so that a webhook checks them first.
     checks_definitions: bool,
     /// The timeout of all chains of a request together.
     limit: Duration,
@@ -114,7 +115,7 @@ enum Trust {
 #[derive(Debug, Default)]
 pub(crate) struct ConfigurationState {
     certificate: Option<SecretContents>,
-    /// The CAs that all webhook configurations contain, and the time at which they began to.
+    /// The CAs that all webhook configurations contain, and the time since which they do.
     trusted: Option<(String, Instant)>,
     written: HashMap<Phase, Option<WrittenConfiguration>>,
     /// The problems of rules for which no webhook is registered.
@@ -133,8 +134,8 @@ impl Drop for KeeperGuard<'_> {
 }
 
 impl Webhooks {
-    /// Waits for the certificate if this program issues it; the first replica issues it. `limit` is the timeout of all
-    /// chains together; `checks_definitions` tells whether definitions are resources.
+    /// Waits until there is a certificate, if this program issues it: the first replica does so. `limit` is the timeout
+    /// of all chains together; `checks_definitions` says whether definitions are stored as resources.
     pub async fn open(
         cluster: &Cluster,
         config: WebhooksConfig,
@@ -180,7 +181,7 @@ impl Webhooks {
         }
     }
 
-    /// Returns the namespaces that are excluded from the webhooks, with this program's own.
+    /// Returns the namespaces that are excluded from the webhooks, including the namespace of this program.
     pub(crate) fn excluded_namespaces(&self) -> Vec<String> {
         self.0.registration.reach().excluded_namespaces
     }
@@ -189,7 +190,8 @@ impl Webhooks {
         self.0.status.lock().clone()
     }
 
-    /// In every replica, serves the newest certificate, or reloads the CAs when their file changes. Never completes.
+    /// Serves the newest certificate, or reloads the CAs when their file changes. Runs in every replica, and never
+    /// completes.
     pub async fn follow(&self) {
         match &self.0.trust {
             Trust::Own(secret) => secret.follow().await,
@@ -207,7 +209,8 @@ impl Webhooks {
         }
     }
 
-    /// As the leader, updates configurations and certificate. Never completes. Dropping the future removes nothing.
+    /// Updates the configurations and the certificate while this replica is the leader. Never completes. When the
+    /// future is dropped, the configurations remain.
     pub(crate) async fn keep(&self, host: &Host) {
         let inner = &*self.0;
         inner.status.lock().is_keeper = true;

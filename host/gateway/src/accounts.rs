@@ -116,8 +116,8 @@ impl Accounts {
         })
     }
 
-    /// Returns a receiver of the directory, which follows changes by any gateway within a second; `None` until it is
-    /// read.
+    /// Returns a receiver of the directory. The directory follows changes by any gateway within a second; it is `None`
+    /// until it is first read.
     pub fn changes(&self) -> watch::Receiver<Option<Arc<Directory>>> {
         self.0.directory.subscribe()
     }
@@ -242,7 +242,7 @@ impl Accounts {
     }
 
     /// Commits a change, writes it to the audit log, and reads the directory again. If the directory cannot be read,
-    /// the change is made nevertheless, and the next poll reads it.
+    /// the change is made nevertheless, and the next poll reads the directory.
     async fn commit(
         &self,
         change: DatabaseTransaction,

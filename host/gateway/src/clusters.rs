@@ -188,7 +188,7 @@ impl Clusters {
     }
 }
 
-/// Keeps the clusters up to date with ZooKeeper, in addition to the listed ones.
+/// Keeps the known clusters up to date: the clusters in ZooKeeper, and the listed clusters.
 struct ClusterWatch {
     zookeeper: ZooKeeper,
     children: Followed<String>,
@@ -207,7 +207,8 @@ impl ClusterWatch {
         }
     }
 
-    /// Returns the clusters that are listed or have a node with one of these names. Existing ones keep their drivers.
+    /// Returns the clusters that are listed or have a node with one of these names. Clusters that were known before
+    /// keep their drivers.
     fn known(&self, names: &ChildList<String>) -> KnownClusters {
         let before = self.sender.borrow().clone();
         let listed = before

@@ -22,9 +22,9 @@ pub struct GatewayConfig {
     pub services: bool,
     /// The source of tokens and permissions. Without one, no token is required, and every request is allowed.
     pub tokens: Option<TokensConfig>,
-    /// The users and clusters of the management API. Without them, it is not served.
+    /// The users and clusters of the management API. Without them, the API is not served.
     pub accounts: Option<Box<AccountsConfig>>,
-    /// The roles that users have in Kubernetes clusters, which require accounts. Default: none are written.
+    /// The roles that users have in Kubernetes clusters. This setting requires accounts. Default: no roles are written.
     pub roles: Option<RolesConfig>,
     pub registration: Option<RegistrationConfig>,
     /// The settings by which this gateway finds and trusts other gateways. Requires a registration. Without these
@@ -34,7 +34,7 @@ pub struct GatewayConfig {
     pub plain_groups: PlainGroups,
     /// Whether drivers see the tokens of clients. Default: they do not.
     pub forward_token: bool,
-    /// The statuses of replies. Default: the statuses of bcs-api.
+    /// The HTTP statuses of replies. Default: the statuses that bcs-api uses.
     pub statuses: Statuses,
 }
 

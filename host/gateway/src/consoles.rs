@@ -22,7 +22,7 @@ use crate::{clusters::Drivers, error::GatewayError};
 
 /// The parameter of the query that names the cluster if no header does.
 const CLUSTER_PARAMETER: &str = "cluster_id";
-/// The parameter that names the host, as drivers read it.
+/// The query parameter in which drivers read the host.
 const HOST_PARAMETER: &str = "host_ip";
 /// The time for which the list of a cluster's hosts is cached. A host that is not in the list is looked up at once.
 const LIFETIME: Duration = Duration::from_secs(60);
@@ -59,7 +59,7 @@ fn parameter(head: &Parts, name: &str) -> Option<String> {
     found.map(|(_, value)| value.into_owned())
 }
 
-/// Copies the cluster from the query of a request for a console to the header that drivers read, unless it is set.
+/// For a console request, copies the cluster from the query to the header that drivers read, unless the header is set.
 pub(super) fn name_cluster(head: &mut Parts) {
     if head.headers.contains_key(CLUSTER_HEADER) || !is_console(head) {
         return;

@@ -340,7 +340,7 @@ async fn forward(mut request: Request<Body>) -> Result<Response<Body>, Infallibl
     Ok(send(&route.upstream, request).await.unwrap_or_else(|reply| reply))
 }
 
-/// Sends a request with the token of the cluster's agent. An error is the reply for the client.
+/// Sends a request with the token of the cluster's agent. The error is an error reply for the client.
 async fn send(upstream: &Upstream, request: Request<Body>) -> Result<Response<Body>, Response<Body>> {
     let uri = request.uri().clone();
     let sent = upstream.send(request).await;
@@ -356,7 +356,8 @@ fn end_reply(end: &EndReason<'_>) -> Response<Body> {
     Passage::Ended(end.as_str()).mark(KubernetesApi.reply(end).map(Body::from))
 }
 
-/// Returns whether a request switches to a protocol of Kubernetes. Others, such as `h2c`, could evade the checks.
+/// Returns whether a request switches to a protocol of Kubernetes. Other protocols, such as `h2c`, could evade the
+/// checks.
 fn switches(headers: &HeaderMap) -> bool {
     let is_known =
         |name: &[u8]| name.eq_ignore_ascii_case(b"websocket") || name.eq_ignore_ascii_case(b"SPDY/3.1");

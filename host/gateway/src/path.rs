@@ -35,7 +35,8 @@ pub(super) fn rewritten(uri: &Uri, prefix: &str, new_prefix: &str) -> Result<Pat
     text.parse().map_err(|_| GatewayError::PathTooLong)
 }
 
-/// Returns whether no segment is empty, `.` or `..`, even between encoded slashes. The last segment may be empty.
+/// Returns whether every segment, even between encoded slashes, is plain: not empty, `.` or `..`. The last segment may
+/// be empty.
 fn is_plain(rest: &str) -> bool {
     let decoded = decoded(rest);
     let mut segments: Vec<&str> = decoded.split('/').skip(1).collect();

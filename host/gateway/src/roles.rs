@@ -40,7 +40,7 @@ const RETRY: Duration = Duration::from_secs(5);
 pub struct RolesConfig {
     pub file: Option<RoleTable>,
     pub subscription: Option<SubscriptionConfig>,
-    /// The rights that are granted only because the operator names them. Default: none.
+    /// The dangerous rights that roles may have because the operator names them. Default: none.
     pub allowed: AllowedRights,
 }
 

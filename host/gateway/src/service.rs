@@ -1,7 +1,7 @@
 //! The gateway to the drivers of one or many clusters, in the role of bcs-api.
 //!
-//! A request for `/bcsapi/v4/scheduler/mesos/{...}` goes to `/mesosdriver/v4/{...}` of a driver of the cluster
-//! that its header `BCS-ClusterID` names, when its token allows it. YAML becomes JSON on the way.
+//! A request for `/bcsapi/v4/scheduler/mesos/{...}` goes to `/mesosdriver/v4/{...}` of a driver of the cluster that its
+//! header `BCS-ClusterID` names, if the token of the request allows it. YAML becomes JSON on the way.
 
 mod answer;
 

@@ -55,7 +55,7 @@ const SERVICES: [ServiceRoute; 5] = [
 /// The drivers of Kubernetes clusters, each below the node of its cluster.
 const KUBERNETES: ServiceRoute = route("/bcsapi/v4/scheduler/k8s", "kubernetedriver", "/k8sdriver/v4");
 
-/// The name in permissions that stands for every cluster. No cluster has it.
+/// The name in permissions that stands for every cluster. No cluster has this name.
 pub(super) const EVERY_CLUSTER: &str = "*";
 
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Services {
     /// Follows the servers of all services in this ensemble.
     pub(super) fn start(config: &UpstreamConfig, zookeeper: &ZooKeeper) -> Self {
         let config = UpstreamConfig {
-            // The configured health check is made for the drivers of Mesos clusters.
+            // The configured health check is meant for the drivers of Mesos clusters, so it is not used here.
             health: None,
             ..config.clone()
         };

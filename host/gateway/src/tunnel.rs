@@ -2,8 +2,8 @@
 //! also open tunnels to each other, to use the tunnels of each other's agents.
 //!
 //! bcs-api and its agents use the same protocol. Both sides limit the memory for a connection whose reader is slow:
-//! they ask the other side to pause the connection, and end it if the other side, an older program, goes on sending.
-//! All of this memory is charged to a [`Budget`].
+//! they ask the other side to pause the connection. If the other side is an older program and continues to send, they
+//! end the connection. All of this memory is charged to a [`Budget`].
 
 mod accepts;
 pub mod agent;
@@ -40,7 +40,7 @@ pub(crate) const TUNNEL_LIMIT: usize = 96 << 20;
 /// The memory of a tunnel without connections, in bytes, for the messages that are being read and written.
 pub(crate) const TUNNEL_COST: usize = 256 << 10;
 
-/// Returns the limits of a WebSocket with this largest message. At most a few messages wait to be written.
+/// Returns the limits of a WebSocket whose messages have at most this size. At most a few messages wait to be written.
 pub fn websocket_config(largest: usize) -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(32 << 10)

@@ -28,8 +28,8 @@ pub struct JudgedObject {
 }
 
 impl Auditor {
-    /// Audits objects as if this user created and updated them, `jobs` at a time. With two tables, the second one gives
-    /// the verdicts, and the first one is the comparison.
+    /// Creates an auditor that treats objects as if this user created and updated them, `jobs` objects at a time. Of
+    /// two tables, the second gives the verdicts, and the first gives the verdicts to compare them with.
     pub fn new(tables: Vec<Arc<Table>>, user: UserInfo, jobs: usize) -> Self {
         Self {
             user: Arc::new(user),

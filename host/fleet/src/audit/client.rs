@@ -196,8 +196,7 @@ impl AuditClient {
         serde_json::from_slice(&answer.body).map_err(|error| content(path, &error))
     }
 
-    /// Discovers the resources that may match a chain, each in one version, which is the group's preferred one if
-    /// possible.
+    /// Discovers the resources that may match a chain, each in one version: the group's preferred version if possible.
     ///
     /// # Errors
     ///
@@ -219,7 +218,7 @@ impl AuditClient {
             let mut of_group: Vec<Resource> = Vec::new();
             for GroupVersion { group_version } in versions {
                 let reports = ReportApi::from_api_version(&group_version);
-                // If the API server of one group is down, the other groups are still audited.
+                // If the API server of one group is down, objects of the other groups are still audited.
                 let listed: Result<ResourceList, _> = self.get_as(&format!("/apis/{group_version}")).await;
                 let listed = match listed {
                     Ok(listed) => listed,
@@ -259,7 +258,8 @@ impl AuditClient {
 }
 
 impl ResourceList {
-    /// Returns whether the list contains reports of this API. Other kinds once had the same group and version.
+    /// Returns whether the list contains reports of this API. The check is needed because other kinds once had the same
+    /// group and version.
     fn has_kind_of(&self, api: ReportApi) -> bool {
         let mut resources = self.resources.iter();
         resources.any(|resource| resource.name == api.plural(true))
@@ -364,8 +364,8 @@ impl Pages {
         objects.map(Some).map_err(|error| content(&self.path, &error))
     }
 
-    /// Reads a page, with fewer objects if the page exceeds the size limit. If the API server no longer has the list's
-    /// state (410), continues with the present state.
+    /// Reads a page. If the page exceeds the size limit, requests fewer objects. If the API server no longer has the
+    /// state in which the list began (410), continues with the present state.
     async fn page(&mut self, token: &str, client: &AuditClient) -> Result<Answer, AnswerError> {
         let answer = loop {
             match client.get(&self.query(token)).await {

@@ -1,4 +1,4 @@
-//! The current findings: those of the last audit, updated by each change since then.
+//! The current findings: the findings of the last audit, updated by each change since then.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,16 +13,17 @@ use super::{
     reports::RESULTS,
 };
 
-/// The maximum number of findings in memory. Beyond it, verdicts are only counted.
+/// The maximum number of findings in memory. If there are more, their verdicts are only counted.
 pub const FINDINGS: usize = 50_000;
 
-/// The verdicts on all objects, and the findings on objects that are not allowed unchanged, by namespace, if any.
+/// The verdicts on all objects, and a finding for each object that would be refused or changed. They are grouped by
+/// namespace; objects without a namespace form a group of their own.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     shards: BTreeMap<Option<String>, Shard>,
     /// The names of resources. An object stores the index of its resource.
     resources: Vec<String>,
-    /// The number of the list that is being read, to recognise objects that it lacks.
+    /// The number of the list that is being read. Objects with a lower number are missing from the list.
     round: u32,
     findings: usize,
 }
@@ -259,7 +260,7 @@ mod tests {
         assert!(!ledger.has_findings(&a) && ledger.has_findings(&b));
         assert_eq!(counts(&ledger), [0, 1, 2]);
 
-        // Ending a list removes the objects that it lacks, and no objects of other resources.
+        // The end of a list removes the objects that the list lacks, but no objects of other resources.
         let jobs = ledger.begin("jobs");
         ledger.record(jobs, judged("a", "bad", Verdict::Denied));
         ledger.end(jobs);

@@ -21,7 +21,8 @@ const APPLY: &str = "application/apply-patch+yaml";
 /// The number of reports in a page of a list.
 const PAGE: u32 = 100;
 
-/// Writes reports with this name, while this replica is the leader and the API server serves this API of reports.
+/// Writes reports under this name. Exists while this replica is the leader and the API server serves this API of
+/// reports.
 #[derive(Debug)]
 pub(super) struct ReportWriter {
     pub(super) api: ReportApi,
@@ -63,8 +64,8 @@ impl ReportWriter {
         }
     }
 
-    /// Writes outdated reports, and removes reports without findings. Returns the first error. Reports that were not
-    /// written, even because the future was dropped, stay outdated and are written the next time.
+    /// Writes outdated reports, and removes reports without findings. Returns the first error. Reports that are not
+    /// written, for example because the future is dropped, remain outdated and are written the next time.
     pub(super) async fn write(
         &mut self,
         client: &AuditClient,

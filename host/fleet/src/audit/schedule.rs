@@ -33,7 +33,7 @@ use crate::{
     metrics,
 };
 
-/// The next audit begins when chains have not changed for this time.
+/// The time for which chains must not have changed before the next audit begins.
 const QUIET: Duration = Duration::from_secs(5);
 /// The time for which changed verdicts are collected before reports are written.
 const DEBOUNCE: Duration = Duration::from_secs(2);
@@ -43,7 +43,7 @@ const REPORT_DISCOVERY: Duration = Duration::from_secs(10);
 const AUDIT: &str = "audit";
 /// The key of a problem with reports.
 const REPORTS: &str = "reports";
-/// The maximum number of changes that wait for their audit. Beyond it, watches stop reading from the API server.
+/// The maximum number of changes that wait for their audit. At this number, watches stop reading from the API server.
 const WAITING: usize = 64;
 
 /// Runs the leader's audits. Cheap to clone.
@@ -74,7 +74,7 @@ struct AuditState {
     report_writer: Option<ReportWriter>,
 }
 
-/// The part of an audit that depends on the version of the chains.
+/// The part of an audit's state that is valid for only one version of the chains.
 struct ChainAudit {
     auditor: Auditor,
     resources: HashMap<u16, Resource>,
@@ -104,7 +104,8 @@ impl Audits {
         self.0.status.lock().clone()
     }
 
-    /// As the leader, audits all objects, and then each change. Never completes; drop the future to stop.
+    /// Audits all objects, and then each change, while this replica is the leader. Never completes; drop the future to
+    /// stop.
     pub(crate) async fn keep(&self, host: &Host) {
         let inner = &*self.0;
         inner.status.lock().is_auditor = true;
@@ -175,7 +176,7 @@ impl ChainAudit {
         let sender = self.sender.clone();
         self.watches.spawn(async move {
             sleep(pause).await;
-            // The receiver is gone when the leader has resigned.
+            // Sending fails only after the leader has resigned, which drops the receiver.
             let _ = sender.send((number, Change::Expired)).await;
         });
     }

@@ -16,9 +16,9 @@ use tokio::{
 use super::client::{AuditClient, Resource, content};
 use crate::leader::backoff;
 
-/// The time after which the API server shall end a watch, in seconds.
+/// The time after which the API server is asked to end a watch, in seconds.
 const SECONDS: u64 = 240;
-/// The additional time after which this program ends the watch if the API server has not.
+/// The additional time after which this program ends the watch if the API server has not done so.
 const GRACE: Duration = Duration::from_secs(30);
 /// The minimum time between the beginnings of two watches.
 const SHORTEST: Duration = Duration::from_secs(1);

@@ -70,7 +70,7 @@ impl Authority {
         })
     }
 
-    /// Loads the CA whose certificate matches this key. The error tells why there is none.
+    /// Loads the CA whose certificate matches this key. The error says why the CA cannot be loaded.
     pub fn from_pem(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
         let (der, key) = pair(certificates, key)?;
         let not_after = not_after(&parse(&der)?)?;
@@ -89,8 +89,8 @@ impl Authority {
         })
     }
 
-    /// Creates a CA that replaces an existing one. The existing CA stays in the trust bundle until it expires. The
-    /// error tells what is wrong with the existing CA.
+    /// Creates a CA that replaces an existing one. The existing CA remains in the trust bundle until it expires. The
+    /// error says what is wrong with the existing CA.
     pub fn succeeding(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
         let (previous, _) = pair(certificates, key)?;
         let mut new = Self::new(now).map_err(|error| format!("its successor cannot be made: {error}"))?;
@@ -104,7 +104,7 @@ impl Authority {
         self.issuer.key().serialize_pem()
     }
 
-    /// Returns the expiry of a certificate that can still be used for this subject; `None` if it must be replaced.
+    /// Returns when the certificate expires if it can still be used for this subject; `None` if it must be replaced.
     pub fn good_until(
         &self,
         certificate: &str,
@@ -209,7 +209,8 @@ pub fn to_pem(certificates: &[CertificateDer<'_>]) -> String {
     certificates.iter().map(pem).collect()
 }
 
-/// Issues a certificate for a service, and a CA with the same validity, whose key is discarded after this use.
+/// Issues a certificate for a service, and a CA for it with the same validity. The CA's key is discarded after this
+/// use.
 pub fn for_service(
     service: &Service,
     days: u16,

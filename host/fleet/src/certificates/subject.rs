@@ -87,12 +87,12 @@ impl FromStr for Client {
     }
 }
 
-/// The maximum length of a common name in X.520.
+/// The maximum length that X.520 allows for a common name.
 pub(super) const LONGEST_COMMON_NAME: usize = 64;
 
 #[derive(Clone, Debug)]
 pub enum CertificateSubject {
-    /// A server with at least one of these host names.
+    /// A server with these host names, of which there is at least one.
     Server(Vec<SubjectHost>),
     Client(Client),
 }

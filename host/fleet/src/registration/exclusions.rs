@@ -1,10 +1,10 @@
 use admittance::admission::{GroupVersionResource, Operation, Outline, Rule, Scope};
 
-/// A kind of requests that is always excluded from the webhooks.
+/// Requests of one kind that are always excluded from the webhooks.
 #[derive(Debug)]
 pub(super) struct Exclusion {
     pub(super) name: &'static str,
-    /// The API group and resource of the requests, to check whether a rule could match them.
+    /// The API group and resource of the requests. They show whether a rule could match the requests.
     group: &'static str,
     resource: &'static str,
     pub(super) expression: &'static str,

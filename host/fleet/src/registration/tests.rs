@@ -328,7 +328,7 @@ fn chains_of_namespaces_have_separate_webhooks() {
 
 #[test]
 fn webhooks_exclude_requests_that_the_cluster_depends_on() {
-    // (rule, match conditions, whether the rule matches nodes). Wildcards have the same meaning as in kube-apiserver.
+    // (rule, match conditions, whether the rule matches nodes). Wildcards in rules mean the same as in kube-apiserver.
     let none: &[&str] = &[];
     let all: &[&str] = &[
         "exclude-leases",

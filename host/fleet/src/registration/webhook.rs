@@ -95,7 +95,7 @@ impl RegisteredWebhook {
         webhooks
     }
 
-    /// Returns whether both webhooks are equal except for their namespaces.
+    /// Returns whether the two webhooks differ only in their namespaces.
     fn has_same_settings(&self, other: &Self) -> bool {
         fn needs(webhook: &RegisteredWebhook) -> impl PartialEq + '_ {
             let RegisteredWebhook {

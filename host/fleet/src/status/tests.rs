@@ -80,7 +80,8 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
         "stage": "Mutating:pods/a", "audit": false, "reason": "r",
         "since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z",
     });
-    // (state, stages, status and reason of Accepted, ModulesResolved, Live, Enforced, modules, mistakes)
+    // (state, stages, the status and reason of each of the conditions Accepted, ModulesResolved, Live and Enforced,
+    // number of modules, number of mistakes)
     let unknown = ("Unknown", "NoTable");
     for (state, stages, expected, modules, mistakes) in [
         (
@@ -216,7 +217,7 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
             None,
             "{state:?}"
         );
-        // A written status is not written again.
+        // A status that the resource already has is not written again.
         let written = resource(Some(status));
         assert_eq!(
             new_status(&CHAIN, &written, &state, &host, Moment::now()),
@@ -328,7 +329,7 @@ fn the_conditions_of_an_exception_follow_from_its_state() {
 }
 
 #[test]
-fn call_counts_are_written_only_at_their_interval() {
+fn a_status_with_only_new_call_counts_is_written_at_an_interval() {
     let called = |allowed: u64| {
         let mut stages = [
             stage("a", &json!({"type": "native"})),

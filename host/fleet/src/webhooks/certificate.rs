@@ -108,9 +108,9 @@ struct Renewal<'a> {
     service: &'a Service,
     days: u16,
     now: OffsetDateTime,
-    /// Whether the API server already trusts the CA of the next certificate.
+    /// Whether the API server already trusts the CA of the certificate that is served next.
     is_trusted: bool,
-    /// Whether the certificate must be replaced before it is due.
+    /// Whether the certificate must be replaced even if its replacement is not due yet.
     is_early: bool,
 }
 
@@ -142,7 +142,7 @@ impl Renewal<'_> {
         Ok(contents)
     }
 
-    /// Issues a certificate for immediate use, and adds its CA to `others`.
+    /// Issues a certificate for immediate use. Adds its CA to the PEM in `others`.
     fn issue(&self, others: String) -> Result<SecretContents, rcgen::Error> {
         let (authority, issued) = certificates::for_service(self.service, self.days, self.now)?;
         Ok(SecretContents {
@@ -298,7 +298,8 @@ impl CertificateSecret {
         })
     }
 
-    /// Returns the time for which the API server must still trust the CA before the next certificate may be served.
+    /// Returns the time that must still pass, while the API server trusts the CA, before the next certificate may be
+    /// served.
     pub(super) fn remaining_overlap(&self, state: &ConfigurationState) -> Duration {
         let since = state
             .trusted

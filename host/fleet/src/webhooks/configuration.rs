@@ -26,7 +26,8 @@ pub(super) const KINDS: [(Phase, ResourceKind); 2] =
     [(Phase::Mutating, MUTATING), (Phase::Validating, VALIDATING)];
 
 /// The last write of a configuration. It is remembered because an API server drops fields that it does not know, such
-/// as `matchConditions` before Kubernetes 1.27: the stored object would always differ from the wanted one.
+/// as `matchConditions` before Kubernetes 1.27: without this record, the stored object would always differ from the
+/// wanted object.
 #[derive(Debug)]
 pub(super) struct WrittenConfiguration {
     webhooks: Vec<Value>,
@@ -89,7 +90,7 @@ fn set(object: &mut Map<String, Value>, name: &str, webhooks: &[Value]) {
     }
 }
 
-/// Returns whether a configuration has exactly these webhooks, apart from the field that the API server adds.
+/// Returns whether a configuration has exactly these webhooks, apart from fields that the API server adds.
 fn has(found: &Resource, webhooks: &[Value]) -> bool {
     let there = found.object.get("webhooks").and_then(Value::as_array);
     let there: Vec<_> = there.into_iter().flatten().map(without_default).collect();

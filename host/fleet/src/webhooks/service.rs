@@ -35,7 +35,7 @@ struct Conditions {
 }
 
 impl Slices {
-    /// Returns whether a Pod is ready. Without slices the answer is true, because not every cluster has EndpointSlices.
+    /// Returns whether a Pod is ready. Also returns true without slices, because not every cluster has EndpointSlices.
     fn may_answer(&self) -> bool {
         let mut endpoints = self
             .items
@@ -46,9 +46,9 @@ impl Slices {
 }
 
 impl Inner {
-    /// Waits until the Service has a ready Pod, because with the failure policy `Fail` the API server would refuse
-    /// requests until then. Does not wait if webhook configurations already exist, or if the account may not read
-    /// EndpointSlices.
+    /// Waits until the Service has a ready Pod, because until then the API server would refuse requests that match
+    /// webhooks with the failure policy `Fail`. Does not wait if webhook configurations already exist, or if the
+    /// account may not read EndpointSlices.
     pub(super) async fn until_served(&self) {
         for (_, resources) in &self.configurations {
             let found = resources.get("", &self.registration.name).await;
@@ -82,7 +82,7 @@ impl Inner {
             }
             // The API server lacks EndpointSlices, or the account may not read them.
             Ok(answer) => !answer.status.is_server_error(),
-            // No configuration can be written anyway while the API server is unavailable.
+            // While the API server is unavailable, no configuration can be written anyway.
             Err(_) => false,
         }
     }

@@ -195,7 +195,7 @@ async fn written_exceptions_are_read_back() {
         };
         tokio::time::timeout(NEVER, wait).await.unwrap();
     }
-    // If a kind disappears after it was served, the read fails.
+    // If a kind disappears after the server has served it, the read fails.
     setting.server.remove_kind(EXCEPTIONS);
     let lost = store.read().await;
     assert!(matches!(lost, Err(StoreError::Refused { .. })), "{lost:?}");

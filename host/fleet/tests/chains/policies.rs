@@ -194,7 +194,7 @@ async fn policies_can_be_read_but_not_written() {
         assert!(!store.owns(Path::new(path)), "{path}");
     }
 
-    // A binding without its policy is reported, and the other policies are still read.
+    // A binding whose policy is missing is reported, and the other policies are still read.
     setting.server.delete("validatingadmissionpolicies", "", "p");
     let set = DefinitionSet::of_files(store.read().await.unwrap());
     let usable = set.usable(&files, OnBadDefinition::KeepLast);
@@ -241,7 +241,7 @@ async fn policies_disappear_when_their_kind_is_removed_and_return_with_it() {
 }
 
 #[tokio::test]
-async fn policies_stay_while_the_api_server_is_unavailable() {
+async fn policies_are_kept_while_the_api_server_is_unavailable() {
     let setting = Setting::new();
     define_kubernetes(&setting, "v1");
     put_policy(&setting);

@@ -385,7 +385,7 @@ mod tests {
     use crate::accounts::MySqlConfig;
 
     #[test]
-    fn tls_is_never_turned_off_silently() {
+    fn tls_to_the_database_is_never_turned_off_silently() {
         let mut config = MySqlConfig {
             host: "db".to_owned(),
             port: MySqlConfig::DEFAULT_PORT,

@@ -149,7 +149,7 @@ fn key(line: &str) -> Option<Key> {
 }
 
 const ALPHANUMERIC: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-/// The random parts of IDs use only this many characters from the beginning: digits and lower-case letters.
+/// The length of the part of `ALPHANUMERIC` without capitals. The random parts of IDs use only this part.
 const LOWER: usize = 36;
 
 /// Returns a random token of this many letters and digits.

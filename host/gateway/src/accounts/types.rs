@@ -34,7 +34,7 @@ pub struct User {
     pub created_at: Moment,
 }
 
-/// The name of a user: `{kind}:{name}`, such as `plain:alice`. A kind contains no dot, so different names stay
+/// The name of a user: `{kind}:{name}`, such as `plain:alice`. A kind contains no dot, so different names remain
 /// different when `.` replaces `:` for impersonation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
 pub struct UserName(Arc<str>);
@@ -105,7 +105,7 @@ impl Access {
         }
     }
 
-    /// Returns the greatest permission that a request may need for the gateway to forward it to the cluster.
+    /// Returns the permission that this access gives for the cluster. The gateway forwards requests that need no more.
     pub(crate) fn in_cluster(self) -> Permission {
         match self {
             Self::Permission(permission) => permission,

@@ -22,10 +22,11 @@ use crate::accounts::Cluster;
 /// The largest reply in bytes.
 const LARGEST_REPLY: usize = 16 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The time for which the gateway remembers whether an agent may impersonate `system:masters`, which role bindings may
-/// change.
+/// The time for which the gateway remembers whether an agent may impersonate `system:masters`, because a change of role
+/// bindings can change the answer.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
-/// The time for which the gateway assumes that the agent may not impersonate it, after the API server gave no answer.
+/// The time for which the gateway assumes that an agent may not impersonate `system:masters`, after the API server gave
+/// no answer.
 const REVIEW_PAUSE: Duration = Duration::from_secs(5);
 /// The timeout for the API server's answer. It is short, because a user's request waits for it.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
@@ -57,7 +58,7 @@ impl Kubernetes {
 }
 
 impl Route {
-    /// Returns the groups of super users, which depend on whether the agent may impersonate `system:masters`, as the
+    /// Returns the groups of super users. They depend on whether the agent may impersonate `system:masters`, which the
     /// role `cluster-admin` allows. Concurrent calls wait for one answer from the API server.
     pub(super) async fn super_user_groups(&self) -> &'static [&'static str] {
         let mut last = self.may_impersonate_masters.lock().await;

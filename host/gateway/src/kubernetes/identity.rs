@@ -42,7 +42,8 @@ const GROUPS: [(Permission, &str); 3] = [
 ];
 /// The groups of super users in a cluster whose agent may not impersonate `system:masters`.
 pub(super) const SUPER_USERS: &[&str] = &["admittance:super-users"];
-/// The groups of super users in a cluster whose agent may impersonate `system:masters`. Its members need no binding.
+/// The groups of super users in a cluster whose agent may impersonate `system:masters`. Members of `system:masters`
+/// need no binding.
 pub(super) const SUPER_USERS_AND_MASTERS: &[&str] = &["admittance:super-users", "system:masters"];
 
 impl Identity {

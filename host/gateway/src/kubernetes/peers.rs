@@ -64,7 +64,8 @@ pub(super) struct Peers {
     tls: ClientTls,
     connector: Connector,
     discovery: Discovery,
-    /// The other registered gateways by URL, each with the reason why no tunnel to it is open; `None` if one is.
+    /// The other registered gateways by URL, each with the reason why no tunnel to it is open; `None` if a tunnel is
+    /// open.
     links: Mutex<BTreeMap<String, Option<String>>>,
     /// The number of tunnels that other gateways have opened to this one.
     accepted: Arc<AtomicUsize>,
@@ -162,8 +163,8 @@ impl Peers {
         }
     }
 
-    /// Keeps a tunnel to another gateway open while that gateway is registered. An open tunnel is not closed when the
-    /// registration ends.
+    /// Keeps a tunnel to another gateway open while that gateway is registered. When the registration ends, a tunnel
+    /// that is open remains open.
     async fn hold(
         &self,
         server: &Server,

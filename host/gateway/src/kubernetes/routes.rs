@@ -212,7 +212,7 @@ impl Tunnels {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct RouteState {
-    /// The numbers of tunnels of the cluster's agents to this gateway, and to other gateways.
+    /// The numbers of tunnels that the cluster's agents have open to this gateway, and to other gateways.
     pub(super) tunnels: usize,
     pub(super) gateways: usize,
     pub(super) upstream: Option<Upstream>,
@@ -258,7 +258,7 @@ impl Routes {
         });
     }
 
-    /// Adds this tunnel until the result is dropped; `None` if there are already [`MOST_TUNNELS`] of the agents.
+    /// Adds this tunnel until the result is dropped; `None` if the cluster's agents already have [`MOST_TUNNELS`].
     pub(super) fn open(self: &Arc<Self>, cluster: &str, route: Arc<Route>) -> Option<OpenTunnel> {
         let mut tunnels = self.tunnels.lock();
         let is_limited = matches!(route.via, ConnectVia::Tunnel(_));

@@ -46,9 +46,9 @@ pub(super) struct StateRequest<'a> {
 type EarlyReply = Box<Response<Body>>;
 
 impl StateRequest<'_> {
-    /// Adds the [`StoredState`] that the chains need, if `may_match` says that one of them may match. Returns the body,
-    /// or the reply that ends the request. An error reply of the API server ends the request, because the API server
-    /// would refuse the request too.
+    /// Adds the [`StoredState`] that the chains need, if `may_match` says that a chain may match. Returns the body, or
+    /// the reply that ends the request. An error reply of the API server ends the request, because the API server would
+    /// refuse the request too.
     ///
     /// All these requests have the rights of the user, and no reply is cached.
     pub(super) async fn settle(

@@ -85,7 +85,8 @@ fn custom_resources_need_the_permission_hooks_unless_their_group_is_listed() {
         ("DELETE", "/customresourcedefinitions/things.example.com", Hooks),
         ("POST", "/customresourcedefinitions", Hooks),
         ("GET", "/customresourcedefinitions", Read),
-        // The test allows `example.com` and `clb.bmsf.tencent.com`. The last paths only resemble paths of these groups.
+        // The test allows `example.com` and `clb.bmsf.tencent.com`. The last paths only look similar to paths of these
+        // groups.
         ("POST", "/customresources/example.com/v1/namespaces/b/things", Write),
         ("DELETE", "/customresources/clb.bmsf.tencent.com/v1/namespaces/b/clbs", Write),
         ("DELETE", "/customresources/example.com/v1/namespaces/b/things/my-webhook", Write),

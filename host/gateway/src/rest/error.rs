@@ -64,7 +64,7 @@ impl From<Denied> for RestError {
 }
 
 impl RestError {
-    /// Returns the status, the code in the message, and its name.
+    /// Returns the status, the code in the message, and the name of the error.
     #[rustfmt::skip]
     fn form(&self) -> (StatusCode, Code, &'static str) {
         use AccountsError as Why;

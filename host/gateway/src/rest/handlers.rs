@@ -72,7 +72,7 @@ impl Call<'_> {
         }
     }
 
-    /// Reads the body as the JSON library of Go does: with names in any case, and with `null` like a missing value.
+    /// Reads the body as the JSON library of Go does: names may be in any case, and `null` counts as a missing value.
     fn form<T: DeserializeOwned + Default>(&self) -> T {
         let body: Map<String, Value> = serde_json::from_slice(self.body).unwrap_or_default();
         let given = body.into_iter().filter(|(_, value)| !value.is_null());
@@ -166,7 +166,7 @@ impl Call<'_> {
         }
     }
 
-    /// Returns the cluster that the project in the query registered with the ID in the query.
+    /// Returns the cluster with the project and the ID that the query names.
     fn query_by_id(&self) -> Result<Value, RestError> {
         let id = self.cluster_id()?;
         let project = self.query_parameter("project_id");
@@ -179,7 +179,8 @@ impl Call<'_> {
         self.visible(found, id)
     }
 
-    /// Returns the cluster of the project to which the ID in the query belongs.
+    /// Returns the cluster with the ID in the query. If several projects have it, this is the cluster of the first
+    /// project.
     fn query_by_cluster_id(&self) -> Result<Value, RestError> {
         let id = self.cluster_id()?;
         self.visible(self.directory.first_with_platform_id(&id), id)
@@ -217,7 +218,7 @@ impl Call<'_> {
         }
     }
 
-    /// Describes the register token without the token itself, of which only the digest is stored.
+    /// Describes the register token without its value, because only a digest of the value is stored.
     fn get_register_token(&self) -> Result<Value, RestError> {
         let cluster = self.cluster()?;
         let found = cluster.register_token.as_ref();
@@ -240,7 +241,7 @@ impl Call<'_> {
         Ok(json!({}))
     }
 
-    /// Describes the credentials without the token, which is sent only to the cluster.
+    /// Describes the credentials without the cluster's token, which is sent only to the cluster.
     fn get_credentials(&self) -> Result<Value, RestError> {
         let not_found = || RestError::ClusterNotFound(self.parameter.to_owned());
         let cluster = self.directory.cluster(self.parameter).ok_or_else(not_found)?;

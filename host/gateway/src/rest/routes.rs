@@ -78,13 +78,14 @@ static ROUTER: LazyLock<Router<Rows>> = LazyLock::new(|| {
     let mut router: Router<Rows> = Router::new();
     for row in &ROUTES {
         let rows = ROUTES.iter().filter(|other| other.path == row.path).collect();
-        // A path is inserted once for each of its methods, with the same rows.
+        // A path with several methods is inserted several times, always with the same rows. Only the first time
+        // succeeds.
         let _ = router.insert(row.path, rows);
     }
     router
 });
 
-/// Returns the row of a request, and the name in its path.
+/// Returns the row of a request, and the name that its path contains.
 pub(super) fn find(method: &Method, path: &str) -> Result<(&'static Row, String), RestError> {
     let rest = path.strip_prefix("/rest").unwrap_or(path);
     let found = ROUTER

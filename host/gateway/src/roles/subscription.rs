@@ -260,8 +260,8 @@ impl Roles {
         }
     }
 
-    /// Stores the change in a message, and returns it; `None` if there is none, or it must never be acknowledged
-    /// because it cannot be stored.
+    /// Stores the change in a message, and returns it; `None` if the message has no change, or if the change cannot be
+    /// stored and so must not be acknowledged.
     async fn take_message(&self, text: &str) -> Option<Unacknowledged> {
         let received: Received = serde_json::from_str(text)
             .inspect_err(|error| tracing::warn!(%error, "a message of the subscription cannot be read"))

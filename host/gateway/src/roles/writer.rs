@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The first and the longest pause after the roles of a cluster could not be written.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(60);
-/// The limit of clusters that are written concurrently.
+/// The maximum number of clusters whose roles are written at the same time.
 const WRITES: usize = 8;
 const FIELD_MANAGER: &str = "fieldManager=admittance-gateway&force=true";
 const PAGE: usize = 500;

@@ -221,7 +221,7 @@ impl Inner {
         tokens.admit(&head.headers, access).await
     }
 
-    /// Returns the driver's reply, and the word for its handling in the access log.
+    /// Returns the driver's reply, and the keyword for its handling in the access log.
     async fn forward(
         &self,
         head: &mut Parts,
@@ -283,7 +283,7 @@ async fn answer_kubernetes(kubernetes: &Kubernetes, request: Request<Body>, star
 }
 
 fn cluster(headers: &HeaderMap) -> Result<&str, GatewayError> {
-    // Every value is checked, so that a driver cannot read another one.
+    // Every value is checked, because a driver could read any of them.
     let mut values = headers.get_all(CLUSTER_HEADER).iter();
     let first = values.next().ok_or(GatewayError::NoCluster)?;
     if values.any(|value| value != first) {

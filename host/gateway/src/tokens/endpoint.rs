@@ -161,7 +161,8 @@ impl Endpoint {
     }
 }
 
-/// Returns the request body. Version 1 of `permissions/verify` reads the first four fields, and version 2 reads all.
+/// Returns the request body. Version 1 of `permissions/verify` reads the first four fields, and version 2 reads all
+/// fields.
 fn verify_body(token: &str, action: &str, access: AccessRequest<'_>) -> Bytes {
     let body = json!({
         "user_token": token,

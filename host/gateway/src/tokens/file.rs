@@ -18,7 +18,7 @@ use metrics::gauge;
 use super::AccessRequest;
 use crate::{error::GatewayError, metric_names, namespaces::Namespaces};
 
-/// The key of the permission for every cluster that the entry of a token does not name.
+/// The key, in the entry of a token, for the permission that applies to all clusters without a key of their own.
 const ANY_CLUSTER: &str = "*";
 
 /// The holders of the tokens in a file and their permissions for each cluster. The file is reloaded when it changes.

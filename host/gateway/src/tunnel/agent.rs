@@ -82,7 +82,8 @@ enum AgentError {
 }
 
 impl AgentConfig {
-    /// Reads the current credentials, and lists the addresses. If that fails, the addresses of `previous` stay.
+    /// Reads the current credentials, and lists the addresses. If the list cannot be read, the addresses of `previous`
+    /// are kept.
     async fn read(&self, previous: Option<&Current>) -> Result<Current, AgentError> {
         let credentials = self.credentials.read().await?;
         let servers = self.servers.list(&credentials).await.unwrap_or_else(|error| {

@@ -11,7 +11,8 @@ use tokio::sync::{Notify, futures::Notified};
 /// take all of the memory, and a part that holds nothing can always get some.
 const SHARE: usize = 3;
 
-/// A limit on memory, in bytes. Charges also count in the larger budget, if any, and are released when this is dropped.
+/// A limit on memory, in bytes. A charge also counts in the larger budget that contains this one, if there is one. All
+/// charges are released when this is dropped.
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,
@@ -118,7 +119,7 @@ mod tests {
         assert!(tunnels[0].charge(250).is_ok());
         let held = || [&gateway, &user, &tunnels[0], &tunnels[1]].map(|budget| budget.used());
         assert_eq!(held(), [250, 250, 250, 0]);
-        // If a charge fails in one budget, nothing stays charged in the others.
+        // If a charge fails in one budget, it is not counted in the others.
         assert!(std::ptr::eq(tunnels[0].charge(1).unwrap_err(), &*tunnels[0]));
         assert!(std::ptr::eq(tunnels[1].charge(151).unwrap_err(), &*user));
         assert_eq!(held(), [250, 250, 250, 0]);

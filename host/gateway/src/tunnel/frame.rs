@@ -24,7 +24,7 @@ pub(super) enum Content {
     Data(Bytes),
     /// Asks the other side to open a connection.
     Connect(TunnelDestination),
-    /// Ends the connection. The text `EOF` is not an error.
+    /// Ends the connection. The text is an error, unless it is `EOF`.
     Error(String),
     /// Asks the other side to send no more data until `Resume`. Older peers ignore both.
     Pause,

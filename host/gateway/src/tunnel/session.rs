@@ -49,7 +49,8 @@ struct Shared {
     control: mpsc::Sender<Frame>,
     connections: Mutex<HashMap<i64, Arc<Connection>>>,
     next: AtomicI64,
-    /// Whether a refused connection was logged. The other side could request any number of them, so only one is logged.
+    /// Whether a refused connection was logged. The other side could request any number of connections, so only one
+    /// refusal is logged.
     has_warned: AtomicBool,
     ended: CancellationToken,
 }
@@ -141,7 +142,7 @@ impl Session {
     }
 }
 
-/// Serves the agent's side of a WebSocket, and connects only to these `host:port`. Returns why it ended.
+/// Serves the agent's side of a WebSocket, and connects only to these addresses (`host:port`). Returns why it ended.
 pub(super) async fn serve_agent<S>(socket: S, addresses: Vec<String>) -> String
 where
     S: Stream<Item = Result<Message, WsError>> + Sink<Message, Error = WsError> + Send,
@@ -229,13 +230,15 @@ impl Shared {
             }
             (Content::Announcement(announcement), _) => accepts.announced(announcement)?,
             (Content::Data(bytes), Some(connection)) => self.queue_data(number, &connection, bytes).await?,
-            // The connection has ended on this side, so the answer is `EOF`; with a full queue, the next data gets it.
+            // The connection has ended on this side, so the answer is `EOF`. If the queue is full, the next data is
+            // answered.
             (Content::Data(_), None) => drop(self.queue_control(number, Content::Error(EOF.to_owned()))),
             (Content::Error(text), Some(connection)) => {
                 if text != EOF {
                     tracing::debug!(number, text, "the other side of a tunnel ended a connection");
                 }
-                // The connection stays in the table, and its memory charged, until its reader has read everything.
+                // Until its reader has read everything, the connection remains in the table, and its memory remains
+                // charged.
                 connection.inbox.close();
             }
             (Content::Pause, Some(connection)) => drop(connection.paused.send_replace(true)),

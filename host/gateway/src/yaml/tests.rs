@@ -71,7 +71,7 @@ fn a_body_may_expand_only_with_an_anchor_and_an_alias() {
 }
 
 #[test]
-fn the_size_limit_of_the_json_is_exact() {
+fn json_of_exactly_the_size_limit_is_allowed() {
     assert_eq!(to_json(b"a: 1", 7).unwrap(), br#"{"a":1}"#);
     assert!(to_json(b"a: 1", 6).is_err());
 }

@@ -123,7 +123,7 @@ async fn changed_credentials_reach_all_gateways() {
 }
 
 #[tokio::test]
-async fn an_unavailable_database_stops_only_changes() {
+async fn only_changes_fail_while_the_database_is_unavailable() {
     let mut server = tokio::task::spawn_blocking(MariaDb::start).await.unwrap();
     let database = DatabaseConfig::MySql(server.database().await);
     let scene = Scene::start(Arc::new(tempfile::tempdir().unwrap()), database, DAY).await;
@@ -165,7 +165,7 @@ async fn an_unavailable_database_stops_only_changes() {
 }
 
 #[tokio::test]
-async fn a_restored_backup_is_used() {
+async fn a_restored_backup_of_the_database_is_read() {
     let scene = Scene::mysql().await;
     let DatabaseConfig::MySql(database) = &scene.database else {
         unreachable!("it is MySQL")

@@ -187,7 +187,7 @@ async fn importing_again_copies_new_rows_and_restores_nothing() {
 }
 
 #[tokio::test]
-async fn conflicts_are_named_and_nothing_is_imported() {
+async fn an_import_with_conflicts_names_them_and_imports_nothing() {
     let scene = with_tables(&[
         "INSERT INTO users (id, name) VALUES (8, 'plain:admin')",
         "INSERT INTO clusters (id, provider, creator_id, identifier) VALUES ('plain-stage', 1, 5, 'plain-stage-x')",

@@ -22,7 +22,7 @@ const DIRECTORY: &str = "ADMITTANCE_TEST_MARIADB";
 /// The timeout of operations that should always succeed, long enough for a busy machine.
 const NEVER: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// Options for little memory and a fast start. Data survives a kill of the program, but no power failure.
+/// Options for little memory and a fast start. Data survives a kill of the program, but not a power failure.
 const OPTIONS: [&str; 7] = [
     "--no-defaults",
     "--user=root",

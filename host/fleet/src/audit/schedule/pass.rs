@@ -89,7 +89,7 @@ impl Inner {
             } else {
                 Ok(())
             };
-            // Reports are written after every audit, because the next one begins at once if it took longer than
+            // Reports are written after every audit, because the next audit begins at once if this one took longer than
             // `every`.
             let written = report_writer.write(&work.client, &mut work.ledger).await;
             self.report(
@@ -143,7 +143,8 @@ impl Inner {
         self.status.lock().objects = verdicts.collect();
     }
 
-    /// Returns whether a resource is audited. Events expire, and reports are written by audits, so neither is.
+    /// Returns whether a resource is audited. Events are not, because they expire. Reports are not, because audits
+    /// write them.
     fn is_audited(&self, resource: &Resource) -> bool {
         let names = &self.config.resources;
         let group = &*resource.resource.group;

@@ -8,7 +8,7 @@ fn service() -> Service {
     Service::new("hooks", "hooks-system")
 }
 
-/// Returns the contents that replace `found` this number of days from now.
+/// Returns the contents with which `found` is replaced this number of days from now.
 fn after(days: i64, found: Option<&SecretContents>, is_trusted: bool, is_early: bool) -> SecretContents {
     let renewal = Renewal {
         service: &service(),
@@ -88,7 +88,7 @@ fn a_certificate_lost_from_the_secret_is_replaced() {
 }
 
 #[test]
-fn the_contents_survive_a_round_trip_through_the_secret() {
+fn the_certificate_survives_a_round_trip_through_the_secret() {
     let registration = Registration::default();
     let first = after(0, None, false, false);
     let announced = after(61, Some(&first), true, false);

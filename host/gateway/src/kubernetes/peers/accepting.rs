@@ -169,7 +169,7 @@ impl Peers {
 }
 
 /// Returns whether the first message of a gateway that opens a tunnel answers the challenge of this connection. A
-/// recorded message does not, because every connection has a new challenge.
+/// recorded message does not answer it, because every connection has a new challenge.
 async fn is_answered<S>(socket: &mut S, secret: &PeerSecret, connection: &ConnectionContext) -> bool
 where
     S: Stream<Item = Result<Message, WsError>> + Unpin,

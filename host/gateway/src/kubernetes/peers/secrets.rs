@@ -37,9 +37,10 @@ pub(super) enum HandshakeStep {
 pub(super) struct ConnectionContext {
     /// The ID of the gateway that opens the tunnel.
     pub(super) id: String,
-    /// The random key of its WebSocket.
+    /// The random key of the tunnel's WebSocket.
     pub(super) key: String,
-    /// The registered URL of the gateway that accepts the tunnel, so that it cannot use the proof at another gateway.
+    /// The registered URL of the gateway that accepts the tunnel. That gateway cannot use the proof at another gateway,
+    /// which has another URL.
     pub(super) server: String,
     /// The random challenge of the gateway that accepts the tunnel; empty in the request, before it is known.
     pub(super) challenge: String,

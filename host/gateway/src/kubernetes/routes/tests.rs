@@ -4,7 +4,7 @@ use super::*;
 use crate::accounts::{AccountsConfig, DatabaseConfig};
 
 #[tokio::test]
-async fn host_names_reach_only_allowed_addresses() {
+async fn connections_to_host_names_use_only_allowed_addresses() {
     let directory = tempfile::tempdir().unwrap();
     let accounts = async |local_servers: &[&str]| {
         let config = AccountsConfig {

@@ -49,7 +49,8 @@ pub enum AgentCredentials {
 pub enum ApiServers {
     /// `https://{host}:{port}` each.
     Listed(Vec<Uri>),
-    /// The endpoints of the Service `default/kubernetes`, read from this API server or that of the kubeconfig.
+    /// The endpoints of the Service `default/kubernetes`, read from this API server, or else from the API server of the
+    /// kubeconfig.
     Endpoints(Option<Uri>),
 }
 
@@ -318,7 +319,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn credentials_are_read_only_from_regular_files() {
+    async fn only_regular_files_are_read_as_credentials() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         fs::write(path("text"), " text\n").unwrap();
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_are_the_addresses_of_the_https_port() {
+    fn only_endpoints_with_an_https_port_are_addresses_of_api_servers() {
         let of = |subsets: serde_json::Value| {
             addresses(&serde_json::from_value(json!({"subsets": subsets})).unwrap())
         };
