@@ -15,7 +15,7 @@ use crate::files;
 
 pub(crate) fn word<W: Keyword + Send + Sync>() -> impl TypedValueParser<Value = W> {
     PossibleValuesParser::new(W::KEYWORDS.iter().map(|(word, _)| *word)).try_map(|text| {
-        // clap has checked the case, unless the argument ignores case.
+        // clap has already compared the text with the keywords, case-sensitively unless the argument ignores case.
         let found = W::KEYWORDS
             .iter()
             .find(|(word, _)| word.eq_ignore_ascii_case(&text));
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelt_file_is_reported_with_similar_names() {
+    fn a_misspelt_file_name_is_reported_with_similar_names() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).display().to_string();
         std::fs::write(path("chain.yaml"), "").unwrap();

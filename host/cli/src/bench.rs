@@ -142,7 +142,7 @@ async fn check(table: &Table, found: &LocatedRequest) -> Result<(), String> {
     }
 }
 
-/// Returns the median of the bytes that plugins write per request; `None` without plugins or kernel support.
+/// Returns the median number of bytes that plugins write per request; `None` without plugins or kernel support.
 async fn touched_bytes(table: &Table, meter: &Meter, requests: &[LocatedRequest]) -> Option<u64> {
     let mut touched = Vec::new();
     for (number, found) in requests.iter().cycle().take(2 * MEMORY_REQUESTS).enumerate() {
@@ -174,7 +174,8 @@ async fn measure(versions: &mut [BenchedVersion], requests: &[Request], time: Du
         }
         versions.reverse();
     }
-    // The versions are returned in the order of the arguments, so an odd number of reversals is undone.
+    // Each round has reversed the versions. One more reversal after an odd number of rounds restores the order of the
+    // arguments.
     if WARM_UP.saturating_add(rounds) % 2 == 1 {
         versions.reverse();
     }

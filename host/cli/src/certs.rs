@@ -178,7 +178,7 @@ fn planned(
     Ok(planned)
 }
 
-/// Returns the CA to sign with, read or created, and whether it is new.
+/// Reads or creates the CA to sign with, and returns whether it is new.
 fn authority(
     files: &CertificateFiles,
     arguments: &Arguments,
@@ -204,7 +204,8 @@ fn authority(
                 return Ok((authority, false));
             }
             let authority = Authority::succeeding(&certificates, &key, now).map_err(unusable)?;
-            // Certificates are replaced before the key. After an interruption, they show to which CA the key belongs.
+            // The certificates are replaced before the key. After an interruption, ca.pem contains both CAs, and the
+            // key still belongs to the previous one.
             let certificates = FileDraft::new(&files.certificate, authority.pem.as_bytes(), PUBLIC)?;
             let key = FileDraft::new(&files.key, authority.key_pem().as_bytes(), SECRET)?;
             certificates.publish(true)?;

@@ -99,13 +99,13 @@ enum CheckReport {
     },
     Documents {
         mistakes: Mistakes,
-        /// Warnings about values that YAML 1.2 reads differently.
+        /// Warnings about plain values that YAML 1.1 and YAML 1.2 read differently.
         warnings: Vec<String>,
     },
     Stages(Vec<StageMistake>),
 }
 
-/// A mistake in a stage, with its line.
+/// A mistake in a stage, with its location in the file.
 struct StageMistake {
     location: Location,
     chain: Arc<str>,
@@ -133,7 +133,8 @@ impl StageMistake {
             )];
         };
         let problems = mistakes.iter().map(|mistake| {
-            // If the setting is itself a text with lines, such as a Rego policy, the plugin names the line in it.
+            // If the setting is itself a text of several lines, such as a Rego policy, the plugin reports the line
+            // within that text.
             let place = mistake
                 .message
                 .strip_prefix("line ")
@@ -165,8 +166,8 @@ impl fmt::Display for StageMistake {
     }
 }
 
-/// Rewrites an error so that mistakes in stages name the field to correct, as `check` prints them. An error about an
-/// unreachable server is returned unchanged, because it is not about a field and has another exit code.
+/// Rewrites an error so that each mistake in a stage names the field to correct, as in the output of `check`. An error
+/// about an unreachable server is returned unchanged, because it is not about a field and has another exit code.
 pub(crate) fn at_fields(error: Error) -> Box<dyn std::error::Error + Send + Sync> {
     match &error {
         Error::Stages(errors) if !error.is_transient() => {
@@ -190,7 +191,8 @@ fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
         }
     };
     if !arguments.documents_only {
-        // Plugins of chains are loaded by a host, and plugins that no stage calls are loaded in the same way.
+        // The host loads only the plugins of stages. Plugins that no stage calls are added as stages, so that they are
+        // loaded too.
         let builder = host::builder(config.as_ref(), arguments.store.clone());
         let with_idle = definitions.chains.iter().cloned().map(|mut chain| {
             chain.stages.append(&mut chain.idle);
@@ -218,7 +220,8 @@ fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
         .flat_map(|chain| chain.warnings().into_iter().chain(chain.unreached(&reach)));
     let now = Moment::now();
     let of_exceptions = definitions.exceptions.iter().flat_map(|exception| {
-        // An exception's stage may be in a store that is not read. If all are read, an unknown stage is a mistake.
+        // The stage of an exception may be in a store that is not read. If all stores are read, an unknown stage is a
+        // mistake.
         let unknown = exception.unknown(&definitions.chains);
         exception.warning(now).into_iter().chain(unknown)
     });
@@ -266,8 +269,8 @@ fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mis
     mistakes.into_result((definitions, config))
 }
 
-/// Finds what the namespaced chains use although the configuration forbids it to such chains in the cluster. Files that
-/// the configuration names belong to the operator, so they are not limited.
+/// Returns a mistake for each feature that a namespaced chain uses although the configuration forbids it to namespaced
+/// chains of the cluster. Files that the configuration names belong to the operator, so they are not limited.
 fn not_allowed(config: &Config, definitions: &Definitions) -> Vec<Mistake> {
     let namespaced = config.definitions.iter().find_map(|place| place.namespaced());
     let is_given = |chain: &&ChainDefinition| {
@@ -338,7 +341,7 @@ impl CheckReport {
         format!("{}\n{warnings}{BAD}{count}{BAD:#}\n", lines.join("\n"))
     }
 
-    /// Returns the report as JSON, which is an interface of the program: fields may only be added.
+    /// Returns the report as JSON. Scripts depend on its form, so fields may only be added.
     fn json(&self) -> Value {
         match self {
             Self::Valid {

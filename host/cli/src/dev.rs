@@ -116,7 +116,7 @@ async fn develop(arguments: &Arguments, project: &Project, chain: &Path) -> crat
     }
 }
 
-/// Runs `admittance test` in a separate process, because it starts other processes and may take long.
+/// Runs `admittance test` in a separate process, because tests start other processes and may take long.
 async fn test(arguments: &Arguments) -> crate::Result<ExitStatus> {
     let mut command = Command::new(host::running_program());
     command.arg("test").arg(&arguments.project).kill_on_drop(true);
@@ -154,13 +154,14 @@ async fn serve(arguments: &Arguments, chain: &Path) -> crate::Result<()> {
     Ok(())
 }
 
-/// Returns the paths to watch: the chain, the files, and all current directories of code and tests.
+/// Returns the paths to watch: the chain, the project's files, and all current directories of code and tests.
 fn watched(project: &Path, files: impl Iterator<Item = PathBuf>, chain: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<_> = files.chain([chain.to_owned()]).collect();
     let mut directories = vec![project.join("src"), project.join("tests")];
     while let Some(directory) = directories.pop() {
         let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
-        // Links could form cycles, and Python writes to `__pycache__` during tests.
+        // Symbolic links are skipped because they could form cycles, and `__pycache__` because Python writes to it
+        // during tests.
         let below = entries.filter(|entry| {
             entry.file_type().is_ok_and(|kind| kind.is_dir()) && entry.file_name() != "__pycache__"
         });

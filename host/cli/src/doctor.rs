@@ -56,7 +56,7 @@ enum Severity {
     Problem,
 }
 
-/// The result of one check. Its JSON form is an interface of the program: fields may only be added.
+/// The result of one check. Scripts depend on its JSON form, so fields may only be added.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Finding {
     severity: Severity,
@@ -152,7 +152,7 @@ fn findings(arguments: &Arguments) -> crate::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Checks the clock. If it is behind, certificates and signatures seem not to be valid yet.
+/// Checks the clock. If it is slow, certificates and signatures appear to be not yet valid.
 fn clock(config: &Path, now: SystemTime) -> Option<Finding> {
     let is_behind = config.metadata().ok()?.modified().ok()? > now;
     is_behind.then(|| {
@@ -255,7 +255,7 @@ fn directory(subject: &'static str, path: Option<&Path>) -> Finding {
     }
 }
 
-/// Checks whether a server of the upstream replies to a request, whatever the status.
+/// Checks whether an upstream server replies to a request, with any status.
 async fn upstream(config: &Config) -> Option<Finding> {
     const SUBJECT: &str = "upstream";
     let behind = match config.front.connect(&Ensembles::open(&config.zookeeper)) {

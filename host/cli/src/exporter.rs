@@ -1,4 +1,5 @@
-//! Exports metrics. Limits the number of values of labels that users choose, and forgets unused clusters.
+//! Exports metrics. Limits the number of different values that a label may have, because users choose many of them, and
+//! forgets the series of unused clusters.
 
 use std::{
     borrow::Cow,
@@ -17,7 +18,8 @@ use parking_lot::Mutex;
 
 /// The label with the name of a cluster. Users of a gateway may create any number of clusters.
 const CLUSTER: &str = "cluster";
-/// The maximum number of values of each label. Authors of definitions choose most values; `path` is a ZooKeeper node.
+/// The maximum number of different values of each label. Most values are names that authors of definitions choose; a
+/// `path` is the path of a ZooKeeper node.
 const MOST_VALUES: [(&str, usize); 8] = [
     (CLUSTER, 512),
     ("chain", 4096),
@@ -30,7 +32,7 @@ const MOST_VALUES: [(&str, usize); 8] = [
 ];
 /// The label value that replaces all values beyond the limit.
 const OTHER: &str = "other";
-/// The time after which a cluster's series is forgotten if it does not change.
+/// The time after which a series with a cluster label is forgotten if its value does not change.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Clone)]
@@ -61,7 +63,7 @@ struct Exporter {
     /// The recorder of series with a cluster label. It forgets unused series.
     of_clusters: PrometheusRecorder,
     forgotten_after: Duration,
-    /// The values of each label in [`MOST_VALUES`], with the time of the last use.
+    /// The values of each label in [`MOST_VALUES`], each with the time of its last use.
     values: Mutex<HashMap<&'static str, HashMap<String, Instant>>>,
 }
 
@@ -85,7 +87,8 @@ impl Exporter {
         Metrics([self.lasting.handle(), self.of_clusters.handle()])
     }
 
-    /// Returns the recorder for a series, and its key. In the key, `other` replaces values beyond the limits.
+    /// Returns the recorder for a series, and the key to record under, in which `other` replaces label values beyond
+    /// the limits.
     fn place<'k>(&self, key: &'k Key) -> (&PrometheusRecorder, Cow<'k, Key>) {
         let is_of_cluster = key.labels().any(|label| label.key() == CLUSTER);
         let recorder = if is_of_cluster {

@@ -37,7 +37,7 @@ pub(crate) const SECRET: u32 = 0o600;
 /// The mode of a file that everyone may read.
 pub(crate) const PUBLIC: u32 = 0o644;
 
-/// A temporary file with the complete content of a file that is to be published at `path`.
+/// A temporary file that already has its complete content, and that is to be published at `path`.
 pub(crate) struct FileDraft<'a> {
     path: &'a Path,
     file: NamedTempFile,
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_existing_file_is_replaced() {
+    fn replacing_a_file_overwrites_the_previous_content() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.wasm");
         for content in ["first", "second"] {

@@ -68,7 +68,7 @@ pub(crate) fn program() -> Command {
     program.help_template(template)
 }
 
-/// Adds a group to the help. clap wraps it like its own lists.
+/// Adds a group to the help template. clap lays it out and wraps it like its own lists of commands.
 fn add_group<'a>(template: &mut String, heading: &str, commands: impl Iterator<Item = &'a Command>) {
     let group = Command::new("group")
         .help_template("{subcommands}")

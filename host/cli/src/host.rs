@@ -7,15 +7,16 @@ use admittance_driver::{Config, NamespacesConfig};
 
 use crate::{directories, progress};
 
-/// Returns the configuration of the sandbox. Plugins are compiled by the running program, even if its file was
-/// replaced.
+/// Returns the configuration of the sandbox. Plugins are compiled by the image of this process, even if the executable
+/// on disk has been replaced since it started.
 pub(crate) fn sandbox(config: Option<&Config>) -> SandboxConfig {
     let mut sandbox = config.map(|config| config.sandbox.clone()).unwrap_or_default();
     sandbox.compiler = Some(running_program());
     sandbox
 }
 
-/// Returns the path of the running program. On Linux, it refers to the same file even after an upgrade.
+/// Returns the path of the running program. On Linux, the path refers to the executable that was started, even if an
+/// upgrade has replaced the file since.
 pub(crate) fn running_program() -> PathBuf {
     if cfg!(target_os = "linux") {
         "/proc/self/exe".into()

@@ -33,7 +33,7 @@ pub(crate) fn object(namespace: Option<&str>, name: &str) -> String {
     }
 }
 
-/// Writes a moment to the second.
+/// Writes a moment with a precision of one second.
 pub(crate) fn clock(moment: Moment) -> String {
     humantime::format_rfc3339_seconds(moment.0).to_string()
 }

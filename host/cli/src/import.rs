@@ -73,7 +73,7 @@ const NO_FILE: &str = "imported.yaml";
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     let to = arguments.to.as_deref().unwrap_or(Path::new(NO_FILE));
     let writes = !arguments.dry_run;
-    // An existing file is refused before anything is read, and again when it is written.
+    // An existing output file is refused now, before anything is read, and again when the output is written.
     if writes && !arguments.force && to.exists() {
         return Err(format!(
             "{} already exists; give --force to replace it, or another --to",
@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     }
     let has_text = !imported.text.is_empty();
     if has_text {
-        // Only a valid text is written.
+        // The text is only written if it is valid.
         DefinitionSet::of_files(vec![DefinitionFile::file(to, imported.text.clone())]).chains()?;
     }
     let written = writes && has_text;
@@ -125,7 +125,7 @@ fn sources(arguments: &Arguments) -> crate::Result<Vec<DefinitionFile>> {
     Ok(sources)
 }
 
-/// Returns the report as JSON, which is an interface of the program: fields may only be added.
+/// Returns the report as JSON. Scripts depend on its form, so fields may only be added.
 fn report(imported: &Import, written: Option<&Path>) -> Json {
     json!({
         "definitions": imported.definitions,
@@ -144,7 +144,7 @@ fn text(imported: &Import, written: Option<&Path>) -> String {
         ]);
     }
     let mut text = table.text();
-    // A policy and its bindings have the same notes, so duplicates are left out.
+    // The notes of a policy are repeated for each of its bindings, so duplicates are left out.
     let mut noted = Vec::new();
     for definition in &imported.definitions {
         let of_chain = (&definition.chain, &definition.notes);

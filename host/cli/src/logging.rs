@@ -17,8 +17,9 @@ use self::writer::LogOutput;
 pub(crate) use self::writer::flush;
 
 /// Sends log lines to standard error. `filter` is a level, or a filter in the syntax of
-/// `tracing_subscriber::EnvFilter`. A level above `info` applies only to this program's own lines: libraries log at
-/// `info` at most unless the filter names them, because the compiler alone writes gigabytes at `trace`.
+/// `tracing_subscriber::EnvFilter`. A level more verbose than `info` applies only to this program's own lines:
+/// libraries log at `info` at most unless the filter names them, because the compiler alone writes gigabytes at
+/// `trace`.
 pub(crate) fn start(filter: &str, format: LogFormat) -> crate::Result<()> {
     start_with(filter, format, None)
 }
@@ -60,16 +61,17 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
     }
     let mut directives: Vec<_> = filter.split(',').map(directive).collect();
     // The crates that use these libraries already log problems with the cluster or the ensemble once, with a fix.
-    // notify warns about every watched directory that is removed, which happens in every change of a ConfigMap.
+    // notify warns about every watched directory that is removed, which happens at every change of a ConfigMap.
     if matches!(filter.parse(), Ok(LevelFilter::INFO | LevelFilter::WARN)) {
         directives.push("kube_client=error,kube_runtime=error,notify=error,zookeeper_client=error".into());
     }
-    // These spans are only exported. Log lines have another span, with the uid.
+    // These spans are for export only. Log lines have another span, which contains the uid.
     directives.push(format!("{SPANS}=off").into());
     EnvFilter::try_new(directives.join(",")).map_err(|error| error.to_string())
 }
 
-/// Converts a part of a filter. A level above `info` without a target is limited to this program's crates.
+/// Converts one directive of a filter. A level more verbose than `info` without a target applies only to this program's
+/// crates.
 fn directive(part: &str) -> Cow<'_, str> {
     match part.trim().parse::<LevelFilter>() {
         Ok(level) if level > LevelFilter::INFO => format!("info,admittance={level}").into(),

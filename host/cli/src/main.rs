@@ -111,7 +111,7 @@ enum Command {
 
 const HELP_WIDTH: usize = 100;
 
-/// The exit code for wrong usage or invalid input. For refusals, it is 1.
+/// The exit code for wrong usage or invalid input, in contrast to 1 for a refused request.
 const INVALID: u8 = 2;
 
 /// The exit code for temporary failures: `EX_TEMPFAIL` of sysexits.h.

@@ -49,7 +49,8 @@ impl ModuleArguments {
         Ok(Catalog::new(config)?)
     }
 
-    /// Opens the catalog with a store in this directory, because inspecting must not change what a tag resolved to.
+    /// Opens the catalog, but with a store in this directory instead of the user's store, because inspecting must not
+    /// change the digest that a tag last resolved to there.
     fn catalog_in(&self, keys: &[PathBuf], directory: &Path) -> crate::Result<Catalog> {
         let (mut config, _) = self.config(keys)?;
         config.store = Some(Store::open(directory)?);
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_references_need_no_scheme() {
+    fn paths_of_module_files_need_no_scheme() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.wasm");
         std::fs::write(&file, "").unwrap();

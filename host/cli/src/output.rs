@@ -37,14 +37,14 @@ impl Output {
     }
 }
 
-/// Writes to standard output. A pipe that its reader has closed is an error.
+/// Writes to standard output. Fails if the reader has closed the pipe.
 pub(crate) fn write_all(text: &str) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
-/// Writes to standard output. A pipe that its reader has closed is not an error.
+/// Writes to standard output. Succeeds even if the reader has closed the pipe.
 pub(crate) fn write(text: &str) -> io::Result<()> {
     match write_all(text) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -28,7 +28,7 @@ metric_table! {
 /// The kernel reports processor time in hundredths of a second (`USER_HZ`).
 const TICKS_PER_SECOND: u64 = 100;
 
-/// Updates the metrics. A metric whose value cannot be read stays unchanged.
+/// Updates the metrics. If a value cannot be read, the metric keeps its previous value.
 pub(crate) fn collect() {
     if let Ok(stat) = fs::read_to_string("/proc/self/stat") {
         let stat = Stat::parse(&stat);

@@ -111,7 +111,7 @@ impl Bars {
     }
 }
 
-/// Logs a module at `info` the first time, and at `debug` for further stages with it.
+/// Logs a loaded module: at `info` the first time, and at `debug` for each further stage that uses it.
 fn log(loaded: &Loaded, is_new: bool) {
     let status = &loaded.status;
     let configured = match &status.configured_per_call {
@@ -175,7 +175,7 @@ pub(crate) fn transfer(verb: &'static str) -> impl Fn(FetchProgress) + Send + Sy
 struct Transfers {
     /// The bars; `None` without a terminal.
     bars: Option<MultiProgress>,
-    /// The bars of current transfers, by reference.
+    /// The bars of current transfers, each under the reference of its module.
     current: Mutex<HashMap<String, ProgressBar>>,
     /// The verb in lines, `fetching` or `pushing`.
     verb: &'static str,
@@ -202,7 +202,7 @@ impl Transfers {
         }
     }
 
-    /// Returns the line for an event, if there is no terminal.
+    /// Returns the line to print for an event if there is no terminal.
     fn line(&self, progress: FetchProgress) -> Option<String> {
         let verb = self.verb;
         match progress {

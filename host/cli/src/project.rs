@@ -47,14 +47,14 @@ impl Language {
     }
 }
 
-/// The path to which a build writes the component.
+/// The location of the component that a build has written.
 #[derive(Debug)]
 enum BuiltComponent {
     /// Cargo prints the path of the component, and builds only what has changed.
     OfCargo,
     File {
         path: &'static str,
-        /// The path of a record of the last build, with which the next one is skipped if nothing has changed.
+        /// The path of a record of the last build. If nothing has changed since, the next build is skipped.
         record: &'static str,
     },
 }
@@ -368,7 +368,7 @@ impl Project {
         let variable = TOOLS.iter().find(|(tool, ..)| tool == name);
         let mut command = Command::new(match variable {
             Some((_, variable, _)) => program(variable, name),
-            // The system would look up a relative program from the directory of this process.
+            // A relative path is made absolute, because the system would resolve it from the directory of this process.
             None if name.contains('/') => std::path::absolute(self.directory.join(name))
                 .unwrap_or_else(|_| self.directory.join(name))
                 .into(),

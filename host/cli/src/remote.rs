@@ -71,7 +71,7 @@ impl Query {
         self.send(Method::GET, path, message, text)
     }
 
-    /// Posts a body as JSON, and prints the reply. With `()`, the request has no body.
+    /// Posts a body as JSON, and prints the reply. If the body is `()`, an empty request is sent.
     fn post<T: Serialize + DeserializeOwned>(
         &self,
         path: &[&str],

@@ -84,7 +84,7 @@ impl RunReports {
         format!("{}\n{summary}\n", table.text())
     }
 
-    /// Returns the report, or a list of reports. The form is an interface of the program: fields may only be added.
+    /// Returns the report, or a list of reports. Scripts depend on the JSON form, so fields may only be added.
     pub(crate) fn json(&self) -> Value {
         match self.0.as_slice() {
             [report] => report.json(),

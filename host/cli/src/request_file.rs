@@ -75,7 +75,8 @@ pub(crate) struct LocatedRequest {
     pub(crate) request: Request,
 }
 
-/// Reads requests from files and directories, at least one; `-` is standard input. With `--request`, files are bodies.
+/// Reads at least one request from files and directories; `-` is standard input. With `--request`, each file is the
+/// body of that HTTP request.
 pub(crate) fn read(
     paths: &[PathBuf],
     arguments: &ObjectArguments,
@@ -148,11 +149,12 @@ pub(crate) fn is_http(bytes: &[u8]) -> bool {
     matches!(line.split_whitespace().collect::<Vec<_>>()[..], [_, _, version] if version.starts_with("HTTP/"))
 }
 
-/// Splits a file of concatenated JSON values, or of YAML documents, into documents. Each item of a `List` is one.
+/// Splits a file of concatenated JSON values, or of YAML documents, into documents. Each item of a `List` becomes a
+/// document of its own.
 fn documents(path: &Path, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> {
     let name = path.display().to_string();
     let inputs = if bytes.trim_ascii_start().starts_with(b"{") {
-        // Unless the text is a YAML mapping, the JSON parser's error is more helpful.
+        // If the text is not valid YAML either, the JSON parser's error is more helpful.
         json_documents(&name, bytes).or_else(|error| yaml_documents(&name, bytes).map_err(|_| error))
     } else {
         yaml_documents(&name, bytes)

@@ -108,7 +108,7 @@ fn member<'v>(value: &'v mut Value, name: &str) -> &'v mut Value {
     }
     match value {
         Value::Object(members) => members.entry(name).or_insert_with(|| Map::new().into()),
-        // The value is an object at this point.
+        // This cannot happen, because the value has just been made an object.
         other => other,
     }
 }

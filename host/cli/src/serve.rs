@@ -188,7 +188,8 @@ async fn serve(mut config: Config, metrics: Metrics) -> crate::Result<ExitCode> 
     })
 }
 
-/// Opens the webhook configurations that the leader writes. If they have a certificate, the port uses it.
+/// Opens the webhook configurations that the leader writes. If the leader also issues their certificate, the driver's
+/// port uses it.
 async fn webhooks(config: &mut Config, connections: &Connections) -> crate::Result<Option<Webhooks>> {
     let Some((webhooks, cluster)) = config.front.webhooks().zip(connections.cluster.as_ref()) else {
         return Ok(None);

@@ -37,7 +37,8 @@ impl CompletionsArguments {
     }
 }
 
-/// The variable with the name of the shell, which a shell's script sets when it requests completions.
+/// The environment variable that a shell's completion script sets to the name of the shell when it requests
+/// completions.
 const REQUEST: &str = "ADMITTANCE_COMPLETE";
 
 /// If a shell's script requests it, completes a command line and exits.
@@ -64,12 +65,12 @@ impl ManArguments {
         self.write(&program, PROGRAM.to_owned())
     }
 
-    /// Writes the man page of a command, and those of its subcommands.
+    /// Writes the man page of a command, and the pages of its subcommands.
     fn write(&self, command: &clap::Command, name: String) -> crate::Result<()> {
         let mut page = Vec::new();
         let man = clap_mangen::Man::new(command.clone()).title(name.clone());
         man.render(&mut page)?;
-        // The library gives text after the help the heading EXTRA.
+        // The library puts text that follows the help under the heading EXTRA.
         let page = String::from_utf8(page)?.replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n");
         let path = self.directory.join(format!("{name}.1"));
         files::replace(&path, page.as_bytes(), files::PUBLIC)?;

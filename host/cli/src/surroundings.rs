@@ -1,4 +1,4 @@
-//! Simulates a cluster's objects and servers' answers for plugins, for commands that run without a server.
+//! Simulates the objects of a cluster and the answers of servers, for plugins that commands run without a server.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -34,7 +34,7 @@ pub(crate) struct RequestSurroundings {
 }
 
 impl RequestSurroundings {
-    /// Returns these surroundings, with fields from `other` where this one has `None`.
+    /// Returns these surroundings; fields that are `None` are taken from `other`.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             cluster: self.cluster.or(other.cluster),
@@ -57,7 +57,7 @@ pub(crate) struct SurroundingFiles {
 }
 
 impl SurroundingFiles {
-    /// Adds a sandbox to a host in which plugins get the contents of the files.
+    /// Gives a host a sandbox whose plugins get the contents of these files.
     pub(crate) fn simulate(
         &self,
         builder: HostBuilder,

@@ -119,7 +119,8 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     Ok(crate::exit_code(tested.iter().all(TestedCase::is_passed)))
 }
 
-/// Lists the files with cases: by default those in `tests`, next to the file or in the directory, if there are any.
+/// Lists the files with cases. By default, these are the files in the directory `tests`, if there is one in the tested
+/// directory or next to the tested file.
 fn files_of_cases(arguments: &Arguments) -> Result<Vec<PathBuf>, String> {
     if !arguments.cases.is_empty() {
         return request_file::files_of(&arguments.cases);

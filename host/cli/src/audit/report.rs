@@ -38,9 +38,9 @@ pub(super) struct AuditReport {
     verdicts: BTreeMap<Option<String>, BTreeMap<Verdict, u64>>,
     /// The findings to show, at most [`FINDINGS`].
     findings: Vec<Finding>,
-    /// The number of findings beyond that limit.
+    /// The number of findings beyond [`FINDINGS`].
     left_out: u64,
-    /// Whether an object would be newly refused: not by the compared table, if there is one, but by this table.
+    /// Whether any object would be newly refused: by this table, but not by the table to compare with, if there is one.
     refuses: bool,
     /// The resources that could not be listed completely, with the reasons.
     not_listed: Vec<(String, String)>,
@@ -205,7 +205,7 @@ impl AuditReport {
         )
     }
 
-    /// Returns the document for `--output json`. It is an interface of the program: fields may only be added.
+    /// Returns the document for `--output json`. Scripts depend on its form, so fields may only be added.
     fn json(&self) -> Value {
         let verdicts: serde_json::Map<_, _> = Verdict::ALL
             .into_iter()

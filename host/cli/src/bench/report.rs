@@ -17,7 +17,7 @@ use crate::{
 /// memory. A smaller difference between versions means nothing.
 const PLACEMENT_NOISE: f64 = 0.02;
 
-/// The measurements of one version. Its JSON form is an interface of the program: fields may only be added.
+/// The measurements of one version. Scripts depend on the JSON form, so fields may only be added.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct VersionFigures {
@@ -48,7 +48,7 @@ pub(super) struct BenchReport {
     comparison: Option<VersionComparison>,
 }
 
-/// The time of the second version divided by that of the first: 0.9 means 10 % less.
+/// The time of the second version divided by the time of the first: at 0.9, the second version takes 10 % less time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct VersionComparison {
@@ -64,7 +64,7 @@ struct VersionComparison {
 enum ComparisonVerdict {
     Faster,
     Slower,
-    /// The difference does not exceed noise or [`PLACEMENT_NOISE`].
+    /// The difference is within the noise or within [`PLACEMENT_NOISE`].
     Same,
 }
 

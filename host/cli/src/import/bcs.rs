@@ -25,7 +25,8 @@ const SECTIONS: [&str; 9] = [
 
 const ROLES: &str = "write the roles of users to a file for dialect.gateway.roles.file, or name the authorization system in \
                      dialect.gateway.roles.subscription; see docs/cluster-roles.md";
-/// Keys, or sections ending in a dot, without an equivalent, and the reason or an alternative. The first match applies.
+/// The keys without an equivalent, each with the reason or an alternative. A key that ends in a dot stands for a
+/// section. The first match applies.
 const WITHOUT_EQUIVALENT: [(&str, &str); 24] = [
     (
         "bootstrap_users",
@@ -153,7 +154,8 @@ impl OriginalConfig {
         }
     }
 
-    /// Returns the sections of the ports; the first has a certificate. `asks_clients` says whether clients need one.
+    /// Returns the sections `listen` and `admin`. Only `listen` has the certificate and, if `asks_clients` is true, the
+    /// CA of client certificates.
     fn ports(&mut self, port: &str, metric_port: &str, asks_clients: bool) -> String {
         let ip = self.take("address").unwrap_or_else(|| "0.0.0.0".to_owned());
         let mut text = format!("listen:\n  address: {}\n", self.address(&ip, "port", port));
@@ -201,7 +203,8 @@ impl OriginalConfig {
         Some(format!("servers: [{}]", servers.join(", ")))
     }
 
-    /// Returns the section of ensembles. Each is given by its name, its key here, and its default servers, if any.
+    /// Returns the section `zookeeper`. An ensemble is given by its name, the key of its servers in BCS's
+    /// configuration, and its default servers; without servers, it is left out.
     fn ensembles(&mut self, ensembles: &[(&str, &str, Option<&str>)]) -> String {
         let mut text = String::new();
         for &(name, key, default) in ensembles {
@@ -218,7 +221,7 @@ impl OriginalConfig {
         )
     }
 
-    /// Returns the registration as a comment: if it were active, clients would be directed to this program.
+    /// Returns the section `registration` as a comment: if it were active, clients would be directed to this program.
     fn registration(&mut self) -> String {
         let ip = self.take("local_ip").unwrap_or_else(|| "10.0.0.5".to_owned());
         let address = self.take("external_ip").zip(self.take("external_port"));

@@ -21,7 +21,8 @@ pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<Defi
         name: kind, versions, ..
     } in forms.importable()
     {
-        // A version of an API server has a group, and one that ends in `/` stands for others.
+        // API servers serve versions of the form `group/version`. A version that ends in `/` stands for several
+        // versions.
         let served = |version: &&&str| version.contains('/') && !version.ends_with('/');
         for version in versions.iter().filter(served) {
             let path = format!("/apis/{version}/{}", plural(version, kind));
@@ -37,7 +38,7 @@ pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<Defi
     Ok(lists)
 }
 
-/// Returns the plural of a kind for API paths, in which Gatekeeper's mutators and expansion templates are singular.
+/// Returns the plural of a kind for API paths. Gatekeeper's mutators and expansion templates have a singular instead.
 fn plural(version: &str, kind: &str) -> String {
     match version.split_once('.') {
         Some(("mutations" | "expansion", _)) => kind.to_lowercase(),

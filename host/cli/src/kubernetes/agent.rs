@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{files, remote::ServerUrl};
 
-/// The groups by which a gateway conveys its users' permissions to the cluster, and the ClusterRoles that they get.
+/// The groups by which a gateway conveys its users' permissions to the cluster, each with its ClusterRole.
 const GATEWAY_GROUPS: [(&str, &str); 3] = [
     ("admittance:view", "view"),
     ("admittance:edit", "edit"),

@@ -38,7 +38,8 @@ pub(super) struct BundledModule {
 }
 
 impl Bundle {
-    /// Collects the texts of definitions, and the modules that they name unless the image contains them.
+    /// Collects the texts of definitions. Also collects the modules that they name, unless the image contains the
+    /// modules.
     pub(super) fn collect(
         set: &DefinitionSet,
         definitions: &Definitions,
@@ -95,7 +96,7 @@ impl Bundle {
 }
 
 /// Parses the adapted documents as a Pod would, and checks that each module file is where the Pod expects it. Returns
-/// whether a stock plugin is used without naming its file, which a Pod finds by an environment variable.
+/// whether a plugin is a stock plugin without the name of a file; a Pod finds its file by an environment variable.
 fn uses_unnamed_stock_plugin(documents: &BTreeMap<String, String>, directory: &str) -> crate::Result<bool> {
     let folder = Path::new(CHAINS);
     let files = documents
@@ -137,7 +138,7 @@ fn document_name(file: &Path) -> String {
     }
 }
 
-/// The names that are taken, each with its file.
+/// The names that are taken, each with the file that has it.
 #[derive(Default)]
 struct TakenNames(BTreeMap<String, PathBuf>);
 
@@ -199,7 +200,7 @@ impl CollectedModules {
             let suffix = format!("module-{}", slug(&file_name));
             names.add(&suffix, &path)?;
             let mut parts = vec![(file_name.clone(), bytes)];
-            // The Pod also verifies the signatures next to a module.
+            // The signatures next to a module are included, because the Pod verifies them too.
             for suffix in SIGNATURE_SUFFIXES {
                 let mut path = path.clone().into_os_string();
                 path.push(suffix);

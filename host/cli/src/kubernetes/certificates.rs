@@ -14,7 +14,7 @@ use time::{Date, OffsetDateTime};
 use super::Installation;
 use crate::files;
 
-/// The certificates, which have been validated, in PEM.
+/// Validated certificates, in PEM.
 #[derive(Debug)]
 pub(super) struct Certificates {
     pub(super) authority: String,

@@ -46,7 +46,7 @@ const TEMPLATES: [(&str, &str); 12] = templates![
 
 const VALUES: &str = "values.yaml";
 
-/// The directories of a chart in which other files are removed.
+/// The directories of a chart that are emptied before it is written, because they contain only generated files.
 const OWN_DIRECTORIES: [&str; 3] = ["templates", "files", "crds"];
 
 pub(super) type ChartFiles = BTreeMap<String, Vec<u8>>;
@@ -101,8 +101,8 @@ fn config_files(configuration: &Configuration) -> MountedTexts {
     files
 }
 
-/// Returns the chart's objects in the order in which to apply them, with the default values, and with the namespace and
-/// the Secrets. The Secret of the certificate is only included if `certificates` is given.
+/// Returns the chart's objects with the default values, and the namespace and the Secrets, in the order in which to
+/// apply them. The Secret of the certificate is only included if `certificates` is given.
 pub(super) fn manifests(
     installation: &Installation,
     prepared: &PreparedInstallation,
@@ -197,7 +197,7 @@ impl<'a> InstallationFacts<'a> {
         Self {
             webhook_port: configuration.webhook_port,
             admin_port: configuration.admin_port,
-            // The kubelet does not verify the certificate.
+            // HTTPS works for probes too, because the kubelet does not verify the certificate.
             admin_scheme: if configuration.has_admin_tls() {
                 "HTTPS"
             } else {

@@ -240,8 +240,9 @@ impl Configuration {
         self.use_cluster();
     }
 
-    /// Returns whether the leader's Lease must be named after the installation, which could otherwise share the default
-    /// Lease with another one: if `kubernetes` in `definitions` names no Lease, or if audits alone need a leader.
+    /// Returns whether the leader's Lease must be named after the installation, because two installations could
+    /// otherwise share the default Lease. This is so if `kubernetes` in `definitions` names no Lease, or if only audits
+    /// need a leader.
     pub(super) fn needs_lease(&self) -> bool {
         let places = self.root.get("definitions").and_then(Json::as_array);
         let mut named = places.into_iter().flatten();
@@ -251,8 +252,8 @@ impl Configuration {
         }
     }
 
-    /// Makes the leader of the Pods write the webhook configurations, and issue their certificate unless that is in
-    /// files. The Pod reads the name of its Service from the environment.
+    /// Makes the leader of the Pods write the webhook configurations. The leader also issues the certificate, unless it
+    /// is given in files. The Pod reads the name of its Service from the environment.
     pub(super) fn keep_webhooks(
         &mut self,
         registration: &Registration,

@@ -138,7 +138,7 @@ fn condition(name: &str) -> Json {
     column(name, &format!(".status.conditions[?(@.type==\"{name}\")].status"))
 }
 
-/// The keywords that mean the same in structural schemas.
+/// The keywords of JSON Schema that mean the same in structural schemas.
 const KEPT_KEYWORDS: [&str; 13] = [
     "type",
     "description",
@@ -194,7 +194,7 @@ fn structural(schema: &Json, root: &Json) -> Json {
             continue;
         };
         match alternatives.iter().map(only_required).collect::<Option<Vec<_>>>() {
-            // The message of a rule is better than an API server's.
+            // A rule replaces the alternatives, because its message is clearer than an API server's.
             Some(fields) => {
                 let rule = rules::requiring_one(&fields, keyword == "oneOf");
                 result.insert(rules::VALIDATIONS.to_owned(), json!([rule]));
@@ -212,7 +212,7 @@ fn structural(schema: &Json, root: &Json) -> Json {
     }
 }
 
-/// Returns the field that a schema requires, if it says nothing else.
+/// Returns the field that a schema requires, if the schema contains nothing but this requirement.
 fn only_required(schema: &Json) -> Option<&str> {
     let required = schema
         .get("required")
@@ -229,12 +229,12 @@ fn joined(forms: &[Json], root: &Json) -> Option<Json> {
     Some(json!({"type": "object", "properties": fields}))
 }
 
-/// Returns a schema that accepts any value of the type.
+/// Returns a schema without restrictions that keeps the type `object` and the description.
 fn any(described: &Map<String, Json>) -> Json {
     let mut result: Map<String, Json> = ["type", "description"]
         .iter()
         .filter_map(|keyword| Some(((*keyword).to_owned(), described.get(*keyword)?.clone())))
-        // For arrays, the schema of the items would be required too.
+        // Other types are left out. For arrays, for example, the schema of the items would be required too.
         .filter(|(keyword, value)| keyword != "type" || value == "object")
         .collect();
     result.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());

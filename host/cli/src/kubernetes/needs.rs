@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 pub(super) struct ClusterNeeds {
     /// The kinds that plugins, policies and namespace selectors read.
     kinds: BTreeSet<ClusterKind>,
-    /// Whether an expression uses the authorizer, or a plugin may review the access of users.
+    /// Whether an expression uses the authorizer, or a plugin may check the permissions of users.
     authorizer: bool,
     pub(super) calls_out: bool,
 }

@@ -109,8 +109,8 @@ mod tests {
                         spec:\n  rules: [ { operations: [CREATE], resources: [pods] } ]\n  stages:\n";
 
     #[test]
-    fn only_the_text_of_the_source_changes() {
-        // (stages, the source that is replaced, or `None` if it cannot be replaced)
+    fn replacing_a_source_leaves_the_rest_of_the_text_unchanged() {
+        // (stages, the source to replace, or `None` if the source cannot be replaced)
         for (stages, expected) in [
             (
                 "  - name: s\n    plugin:\n      source: file:a.wasm # the one\n",

@@ -32,7 +32,8 @@ pub(super) fn cluster_rules(prepared: &PreparedInstallation) -> Vec<Json> {
     rules
 }
 
-/// Permits the Pods to read chains in the cluster and report on them, and users of the admin API to change chains.
+/// Permits the Pods to read chains in the cluster and to report on them. If the admin API has users, also permits the
+/// Pods to change chains for them.
 fn of_resources(has_users: bool) -> Vec<Json> {
     let group = "admittance.dev";
     let statuses = RESOURCES.map(|resource| format!("{resource}/status"));
@@ -48,8 +49,8 @@ fn of_resources(has_users: bool) -> Vec<Json> {
     ]
 }
 
-/// Permits the leader to read the audited resources and to write reports. If the configuration lists no resources,
-/// those in the rules of the chains are audited.
+/// Permits the leader to read the audited resources and to write reports. If the configuration lists no resources, the
+/// resources in the rules of the chains are audited.
 fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
     let mut audited: BTreeSet<(String, String)> = audit
         .resources
@@ -85,7 +86,7 @@ fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
             audited.extend(groups.iter().map(|group| (group.clone(), resource.to_owned())));
         }
     }
-    // The configuration may exclude namespaces by labels, so their labels are read.
+    // The configuration may exclude namespaces by their labels, so namespaces are read too.
     audited.insert((String::new(), "namespaces".to_owned()));
     let read = audited.into_iter().map(|(group, resource)| {
         let verbs = ["get", "list", "watch"];

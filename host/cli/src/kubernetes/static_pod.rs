@@ -29,7 +29,7 @@ use crate::files::{self, PUBLIC, SECRET};
 
 /// The directory that kubelets read static Pods from.
 const MANIFESTS: &str = "etc/kubernetes/manifests";
-/// The directory in the Pod that contains the directories of the layout.
+/// The directory in the Pod that contains the directories of configuration, chains and certificates.
 const MOUNT: &str = "/etc/admittance";
 /// The namespace in which static Pods of the control plane are.
 const NAMESPACE: &str = "kube-system";
@@ -175,7 +175,7 @@ fn pod(installation: &Installation, mut pod: Json) -> Json {
 }
 
 /// Adapts a webhook configuration so that the API server calls the Pod on its own node. Also gives the configuration
-/// and its webhooks the names that files require.
+/// and its webhooks the names that API servers require in files.
 fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     object["metadata"]["name"] = format!("{}.{SUFFIX}", installation.name).into();
     for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {
@@ -229,7 +229,7 @@ pub(super) fn notes(installation: &Installation, prepared: &PreparedInstallation
     notes
 }
 
-/// Writes the files below a directory, and removes files of an earlier run, whose chains the Pod would read.
+/// Writes the files below a directory. Removes the files of an earlier run, because the Pod would read their chains.
 pub(super) fn write(root: &Path, installation: &Installation, node: &NodeFiles) -> crate::Result<()> {
     for (name, (content, mode)) in node {
         files::replace_in_tree(&root.join(name), content, *mode)?;

@@ -209,7 +209,8 @@ impl Renderer<'_> {
         Ok(())
     }
 
-    /// Evaluates commands up to the end or a closing parenthesis. Each result is the last argument of the next command.
+    /// Evaluates commands up to the end or a closing parenthesis. The result of each command is the last argument of
+    /// the next.
     fn pipeline(&self, words: &mut Words<'_, '_>, scope: &Scope<'_>) -> Result<Json, String> {
         let mut value = self.command(words, scope, None)?;
         while words.next_if_eq(&&Word::Pipe).is_some() {
@@ -321,7 +322,7 @@ impl Renderer<'_> {
         })
     }
 
-    /// Returns the files that match a pattern as YAML, by name.
+    /// Returns a YAML mapping from the names of the files that match a pattern to their encoded contents.
     fn files(&self, pattern: &Json, encode: impl Fn(&[u8]) -> String) -> Json {
         let pattern = text(pattern);
         let directory = pattern.strip_suffix('*');

@@ -43,7 +43,7 @@ pub(super) fn group(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Parses a directory in the image, whose characters need no quotes in YAML.
+/// Parses a directory in the image. Its characters must need no quotes in YAML.
 pub(super) fn directory(text: &str) -> Result<String, &'static str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
     if text.starts_with('/') && text.chars().all(fits) {
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_before_1_16_are_refused() {
+    fn kubernetes_versions_before_1_16_are_refused() {
         for (text, expected) in [
             ("1.30", Some(30)),
             ("v1.20.2", Some(20)),

@@ -21,7 +21,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-/// The size to which the message and other fields are truncated, in bytes.
+/// The size to which the message and each other field are truncated, in bytes.
 const FIELD_LIMIT: usize = 8 << 10;
 
 /// Returns the layer that writes human-readable lines.
@@ -354,7 +354,7 @@ mod tests {
     const HOSTILE: &str = "no\n2026-01-01T00:00:00Z ERROR fake\r\u{1b}[2J\u{9b}31m\u{202e}";
 
     #[test]
-    fn a_message_is_one_line_without_control_characters() {
+    fn a_log_message_is_one_line_without_control_characters() {
         let texts = logged(|| {
             let span = tracing::info_span!("request", uid = HOSTILE, kind = %HOSTILE);
             let _entered = span.enter();
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn pretty_lines_have_the_format_of_tracing() {
+    fn pretty_log_lines_have_the_format_of_tracing() {
         let [text, _] = logged(|| {
             tracing::info!(count = 3, name = "a b", path = %"/v1", "done \u{e4}");
         });
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn json_lines_have_the_types_of_their_fields() {
+    fn json_log_lines_keep_the_types_of_fields() {
         let [_, line] = logged(|| {
             let span = tracing::info_span!("request", uid = "u", trace_id = tracing::field::Empty);
             span.record("trace_id", "t");
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn long_fields_are_truncated() {
+    fn long_log_fields_are_truncated() {
         let long = "\u{e4}".repeat(1 << 20);
         let texts = logged(|| {
             let span = tracing::info_span!("request", uid = long);

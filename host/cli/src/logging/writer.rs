@@ -33,7 +33,7 @@ pub(crate) fn flush() {
     let _ = COLLECTED.write_to(&mut stderr().lock());
 }
 
-/// Creates outputs to standard error for lines of each target.
+/// Creates outputs to standard error, one for the lines of each target.
 #[derive(Debug)]
 pub(super) struct LogOutput;
 
@@ -101,7 +101,7 @@ impl CollectedLines {
         }
     }
 
-    /// Adds a line. Returns `false` if it would exceed [`MOST`].
+    /// Adds a line. Returns `false` without adding it if the collected lines would exceed [`MOST`].
     fn try_collect(&self, line: &[u8]) -> bool {
         let mut lines = self.lines.lock();
         if lines.len() + line.len() > MOST {
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_collected_in_their_order_up_to_the_limit() {
+    fn log_lines_are_collected_in_their_order_up_to_the_limit() {
         let collected = CollectedLines::new();
         assert!(collected.try_collect(b"one\n"));
         assert!(collected.try_collect(b"two\n"));

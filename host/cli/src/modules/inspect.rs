@@ -45,7 +45,7 @@ pub(crate) struct InspectArguments {
     modules: ModuleArguments,
 }
 
-/// The description of a module. Its JSON form is an interface of the program: fields may only be added.
+/// The description of a module. Scripts depend on its JSON form, so fields may only be added.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Inspected {
@@ -67,7 +67,7 @@ struct Inspected {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     annotations: BTreeMap<String, String>,
     verified: Verified,
-    /// The signatures that were found, which are not verified.
+    /// The signatures that were found. They are not verified.
     signatures: Vec<SignatureDescription>,
 }
 
@@ -217,7 +217,7 @@ mod tests {
     use crate::table::plain;
 
     #[test]
-    fn the_description_shows_all_properties_of_a_module() {
+    fn inspect_shows_all_properties_of_a_module() {
         let inspected = Inspected {
             reference: "oci://r/a:1".to_owned(),
             description: Description {
@@ -292,7 +292,7 @@ settings
     }
 
     #[test]
-    fn annotations_are_read_from_a_manifest() {
+    fn annotations_of_a_module_are_read_from_its_manifest() {
         for (manifest, count) in [
             (r#"{"annotations": {"a": "b"}}"#, 1),
             (r#"{"layers": []}"#, 0),

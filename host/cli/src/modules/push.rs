@@ -76,7 +76,7 @@ impl PushArguments {
     }
 }
 
-/// Returns the annotations that the OCI image specification defines, from a plugin's description.
+/// Derives the annotations of the OCI image specification from a plugin's description.
 fn described(inspection: &ModuleInspection) -> BTreeMap<String, String> {
     let description = &inspection.description;
     [

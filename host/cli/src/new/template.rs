@@ -45,7 +45,7 @@ macro_rules! template {
     };
 }
 
-/// Embeds the code for each plugin template, from the directory with its name.
+/// Embeds the code for each plugin template, from the directory that is named after the template.
 macro_rules! code {
     ($lang:literal: $($path:literal from $file:literal),*) => {
         [

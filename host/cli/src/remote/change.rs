@@ -145,7 +145,8 @@ fn joined(mut files: Vec<DefinitionFile>) -> crate::Result<(String, String)> {
         [] => Err(no_definition(&[]).into()),
         [file] => Ok((file.path.display().to_string(), std::mem::take(&mut file.text))),
         files => {
-            // In the joined text, line numbers differ, so mistakes are reported before it is sent.
+            // In the joined text, line numbers differ from those in the files, so mistakes are reported before the text
+            // is sent.
             DefinitionSet::of_files(files.to_vec()).chains()?;
             let texts = files.iter().map(|file| file.text.trim_start_matches('\u{feff}'));
             let texts: Vec<_> = texts

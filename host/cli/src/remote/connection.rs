@@ -102,7 +102,7 @@ impl ServerUrl {
     }
 }
 
-/// The value of the header with the token, which is never printed.
+/// The header value that contains the token. It is never printed.
 #[derive(Clone, derive_more::Debug)]
 #[debug("TokenHeader(...)")]
 pub(super) struct TokenHeader(pub(super) HeaderValue);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_a_url_without_a_path() {
+    fn a_server_url_must_have_no_path() {
         for (text, is_tls, is_loopback) in [
             ("http://127.0.0.1:9090", false, true),
             ("http://localhost:9090/", false, true),

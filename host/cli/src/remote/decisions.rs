@@ -211,7 +211,7 @@ impl DecisionsArguments {
     }
 }
 
-/// Returns whether an error says that the reader has closed the output.
+/// Returns whether an error means that the reader has closed the output.
 fn is_closed(error: &(dyn std::error::Error + 'static)) -> bool {
     let of_io = error.downcast_ref::<io::Error>();
     of_io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

@@ -75,7 +75,7 @@ fn revisions(list: &RevisionList, now: Moment) -> String {
     table.text()
 }
 
-/// The number of changed names in a row of the history. Further names are only counted.
+/// The maximum number of changed names that a row of the history lists. Further names are only counted.
 const NAMES: usize = 5;
 
 fn changed(names: &[String]) -> String {
@@ -176,7 +176,7 @@ REVISION  WHEN                    AGE  BY                CHAINS  PLUGINS  CHANGE
     }
 
     #[test]
-    fn a_difference_shows_texts_and_modules() {
+    fn the_difference_of_two_revisions_shows_texts_and_modules() {
         let change = json!({
             "stage": "Mutating:pods/images",
             "candidate": true,

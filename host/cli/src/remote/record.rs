@@ -129,8 +129,8 @@ async fn record(arguments: &RecordArguments, client: &AdminClient) -> crate::Res
     Ok(())
 }
 
-/// Returns test cases that expect the recorded answers. If a request has redacted values, its patch and message may
-/// depend on them, so they are not expected.
+/// Returns test cases that expect the recorded answers. Redacted values may affect the patch and the message, so a case
+/// for a request with redacted values expects neither.
 fn cases_of(path: &Path) -> Result<String, String> {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let mut cases = Vec::new();
@@ -187,7 +187,7 @@ fn progress(arguments: &RecordArguments) -> ProgressBar {
     )
 }
 
-/// Copies the reply until it ends or standard output is closed. Returns whether a signal interrupted it.
+/// Copies the reply until it ends, standard output is closed, or a signal arrives. Returns whether a signal arrived.
 async fn copy(
     mut response: ClientResponse,
     client: &AdminClient,

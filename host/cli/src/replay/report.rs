@@ -10,7 +10,7 @@ use crate::{
     output::{BAD, BOLD, DIM, GOOD, WARN, diff, harmless},
 };
 
-/// The result of a replay. Its JSON form is an interface of the program: fields may only be added.
+/// The result of a replay. Scripts depend on its JSON form, so fields may only be added.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ReplayReport {

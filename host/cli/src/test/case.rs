@@ -45,7 +45,7 @@ pub(super) enum CaseExpectation {
         constraint: String,
         assertions: Vec<Assertion>,
     },
-    /// In a Gatekeeper suite, a constraint that must not fit its template. The request is not sent.
+    /// A Gatekeeper suite expects that the constraint does not fit its template. No request is sent.
     Invalid,
 }
 
@@ -76,7 +76,8 @@ pub(super) enum CaseHooks {
 }
 
 impl TestCase {
-    /// Returns whether the case may pass if no stage is called. In this program's own format, it must say `stages: []`.
+    /// Returns whether the case may pass if no stage is called. A case in this program's own format must say `stages:
+    /// []` for that.
     pub(super) fn may_call_no_stage(&self) -> bool {
         match &self.expected {
             // Kyverno's tests also have results for policies that do not match, or that an exception skips.
@@ -109,7 +110,7 @@ pub(super) struct ExpectedOutcome {
     pub(super) stages: Option<Vec<String>>,
     pub(super) patch: Option<Vec<Value>>,
     pub(super) object: Option<Value>,
-    /// An object that the result must not equal.
+    /// An object from which the resulting object must differ.
     pub(super) other_object: Option<Value>,
     /// Fields of the resulting object; `null` for fields that must be absent.
     pub(super) fields: Option<Value>,

@@ -77,7 +77,8 @@ impl TestedCase {
     }
 }
 
-/// Prints results in the text format, so that people need not wait for all tests. Other formats are printed at the end.
+/// Prints these results immediately in the text format, so that people need not wait for all tests. Other formats are
+/// printed at the end.
 pub(super) fn print_rows(format: TestFormat, tested: &[TestedCase]) -> crate::Result<()> {
     match format {
         TestFormat::Text => Ok(write(&rows(tested))?),
@@ -135,7 +136,7 @@ fn by_file(tested: &[TestedCase]) -> impl Iterator<Item = (&str, &[TestedCase])>
     files.filter_map(|cases| Some((cases.first()?.file.as_str(), cases)))
 }
 
-/// Returns the results as JSON. The form is an interface of the program: fields may only be added.
+/// Returns the results as JSON. Scripts depend on the form, so fields may only be added.
 fn to_json(tested: &[TestedCase]) -> Value {
     let (passed, failed) = counts(tested);
     let cases = tested.iter().map(|case| {

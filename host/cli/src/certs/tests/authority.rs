@@ -49,7 +49,7 @@ fn a_new_authority_is_trusted_together_with_the_previous_one() {
         "it was not touched, and is trusted still"
     );
 
-    // If only one of the files was replaced before an interruption, the key shows which CA to sign with.
+    // An interruption may leave the new ca.pem with the previous key. Then the CA that belongs to the key signs.
     let second_key = std::fs::read(directory.path().join("ca.key")).unwrap();
     std::fs::write(directory.path().join("ca.key"), first_key).unwrap();
     certs(&directory, "--service between.ns").unwrap();

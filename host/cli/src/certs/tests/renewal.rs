@@ -2,8 +2,8 @@ use time::Duration;
 
 use super::*;
 
-/// Each row changes the certificates of `--service hook.ns --days 90`, and runs its command line with `--renew` after
-/// this number of days. Its last column is whether the certificate is replaced.
+/// For each row, makes the certificate of `--service hook.ns --days 90`, applies the change, and runs the command line
+/// with `--renew` after the number of days. The last column says whether this replaces the certificate.
 #[test]
 fn renewal_replaces_only_certificates_that_need_it() {
     const LINE: &str = "--service hook.ns";

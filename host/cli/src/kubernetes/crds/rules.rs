@@ -4,7 +4,8 @@
 use admittance_admission::enumerated;
 use serde_json::{Map, Value as Json, json};
 
-/// Keywords to add to fields in the schema of `spec`, whose paths have the syntax of [`schema_at`].
+/// The paths of fields in the schema of `spec`, in the syntax of [`schema_at`], and the keywords to add to these
+/// fields.
 type Addition = (&'static [&'static str], Keywords);
 
 enum Keywords {
@@ -23,7 +24,7 @@ use Keywords::{Items, Key, Length, Rules, Set};
 pub(super) const VALIDATIONS: &str = "x-kubernetes-validations";
 const LIST_TYPE: &str = "x-kubernetes-list-type";
 
-/// The lists in `spec` that match requests to a chain.
+/// The lists in `spec` that select the requests of a chain.
 const MATCHERS: &[&str] = &[
     "rules[].operations",
     "rules[].apiGroups",
@@ -283,7 +284,8 @@ pub(super) fn of_exceptions(spec: &mut Json) {
     add(spec, EXCEPTION);
 }
 
-/// Returns the rule for an object that must have one of these fields.
+/// Returns the rule for an object that must have one of these fields: exactly one if `is_exclusive` is true, otherwise
+/// at least one.
 pub(super) fn requiring_one(fields: &[&str], is_exclusive: bool) -> Json {
     let present: Vec<_> = fields.iter().map(|field| format!("has(self.{field})")).collect();
     let names = fields.iter().map(|field| format!("`{field}`"));

@@ -58,7 +58,7 @@ fn pairs(files: &MountedTexts) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn paths_in_the_admin_section_point_to_its_secret() {
+fn paths_in_the_admin_section_are_changed_to_the_mounted_secret() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["a.pem", "a.key", "ca.pem", "ci.token"] {
         fs::write(folder.path().join(name), name).unwrap();

@@ -83,7 +83,7 @@ fn table(stages: Vec<StageStatus>) -> Status {
 }
 
 #[test]
-fn each_stage_has_a_row() {
+fn the_status_has_a_row_for_each_stage() {
     let mut images = stage("images", &plugin("1.2.0"));
     images.state = StageState::Failing;
     images.calls.total = 1200;
@@ -244,7 +244,7 @@ Mutating:pods/images  image-policy  1.3.0    0123456789ab  10%      90         1
 }
 
 #[test]
-fn each_dependency_has_a_line() {
+fn the_status_has_a_line_for_each_dependency() {
     let mut status = status(Vec::new());
     let server = |number: u16, is_up| ServerHealth {
         server: format!("http://127.0.0.1:{number}"),
@@ -401,7 +401,7 @@ certificate of admin: expires soon, at 1970-01-02T01:00:00Z
 }
 
 #[test]
-fn each_replica_has_a_row() {
+fn the_status_of_the_fleet_has_a_row_for_each_replica() {
     let hash = |digits: &str| format!("sha256:{}", digits.repeat(16));
     let mut status = status(Vec::new());
     assert_eq!(

@@ -261,7 +261,8 @@ fn absolute(value: &mut Json) {
     }
 }
 
-/// Calls `act` for each part of the schema, with the maximum number of values there: `u64::MAX` if it is not limited.
+/// Calls `act` for each part of the schema, with the maximum number of values that the part describes: `u64::MAX` if
+/// their number is not limited.
 fn each_place<'s>(schema: &'s Json, count: u64, act: &mut dyn FnMut(&'s Json, u64)) {
     act(schema, count);
     let most = |keyword: &str| schema[keyword].as_u64().unwrap_or(u64::MAX);

@@ -237,7 +237,7 @@ async fn schemas_refuse_the_documents_that_the_reader_refuses() {
     }
 }
 
-/// If any field is removed from a schema, the schema refuses an example.
+/// If any field is removed from a schema, that schema refuses one of the examples.
 #[test]
 fn the_examples_together_have_every_field() {
     let examples = examples();
