@@ -1,4 +1,4 @@
-//! Users and clusters of a gateway: its commands and its API.
+//! The accounts of a gateway: the commands and the API for its users and clusters.
 
 use std::{ffi::OsString, fs, os::unix::fs::PermissionsExt as _};
 
@@ -70,7 +70,7 @@ async fn serve(directory: &TempDir) -> Admittance {
 }
 
 #[tokio::test]
-async fn the_commands_of_the_page_succeed_in_order() {
+async fn the_commands_on_the_accounts_page_succeed_in_order() {
     let mut scene = Scene::start().await;
     let created = scene
         .stdout_of(&["users", "create", "alice", "--group", "developers"])
@@ -107,7 +107,7 @@ async fn the_commands_of_the_page_succeed_in_order() {
     let (status, reply) = scene.rest(&token, "GET", path, Value::Null).await;
     assert_eq!((status, &reply["user_token"]), (200, &json!(token)), "{reply}");
 
-    // The log has every change and no secret, and a restart loses nothing.
+    // The log has every change but no secret, and all data survive a restart.
     let log = format!("{:?}", scene.program.log());
     for change in [
         "create user plain:alice",
@@ -157,7 +157,7 @@ async fn the_commands_of_the_page_succeed_in_order() {
 }
 
 #[tokio::test]
-async fn clients_of_bcs_api_get_its_errors() {
+async fn the_accounts_api_replies_with_the_errors_of_bcs_api() {
     let scene = Scene::start().await;
     scene
         .stdout_of(&["users", "create", "root", "--super-user"])
@@ -301,7 +301,7 @@ async fn clients_of_bcs_api_get_its_errors() {
 }
 
 #[tokio::test]
-async fn refused_requests_get_the_reason() {
+async fn account_commands_report_why_they_are_refused() {
     let scene = Scene::start().await;
     for (arguments, expected) in [
         (&["users", "create", "a b"][..], "is not a name of a user"),
@@ -410,7 +410,7 @@ fn write_key(directory: &TempDir, byte: char) {
 }
 
 #[tokio::test]
-async fn a_lost_key_is_reported_and_never_replaced() {
+async fn a_lost_encryption_key_is_reported_and_never_replaced() {
     let mut scene = Scene::start().await;
     scene.stdout_of(&["clusters", "create", "dev"]).await;
     let token = scene.stdout_of(&["register-tokens", "create", "plain-dev"]).await;

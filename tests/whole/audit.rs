@@ -63,7 +63,7 @@ fn pods() -> Vec<Value> {
     ]
 }
 
-/// Returns an API server with five Pods in pages of two. The user may not list Deployments, which exist in two
+/// Returns an API server with five Pods in pages of two. The user has no right to list Deployments, which exist in two
 /// versions, and Secrets cannot be listed at all. The first token for the second page has expired, and the server is
 /// overloaded once.
 async fn api_server(directory: &TempDir) -> BTreeMap<&'static str, Arc<AtomicUsize>> {
@@ -218,7 +218,7 @@ async fn objects_of_a_cluster_are_audited_page_by_page() {
         report["verdicts"],
         json!({"denied": 1, "failed": 0, "would-be-denied": 1, "failure-ignored": 0, "changed": 1, "allowed": 2})
     );
-    // The audit reports a resource that it could not list, and continues.
+    // If the audit cannot list a resource, it reports the resource and continues.
     let not_listed = report["notListed"].as_array().unwrap();
     assert_eq!(not_listed.len(), 1, "{not_listed:?}");
     assert_eq!(not_listed[0]["resource"], "deployments.apps");
@@ -238,7 +238,7 @@ async fn objects_of_a_cluster_are_audited_page_by_page() {
 }
 
 #[tokio::test]
-async fn an_audit_compares_chains() {
+async fn an_audit_compares_new_chains_with_current_chains() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", CHAINS);
     api_server(&directory).await;
@@ -299,7 +299,7 @@ async fn an_audit_compares_chains() {
 }
 
 #[tokio::test]
-async fn an_audit_writes_reports_of_openreports() {
+async fn an_audit_writes_reports_in_the_openreports_format() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", CHAINS);
     api_server(&directory).await;
@@ -370,8 +370,8 @@ pub(crate) fn looking_up() -> Value {
     })
 }
 
-/// The findings of [`looking_up`] in the namespace `shop` for the user `auditor` in the group `ops`: name, verdict, and
-/// a part of the message.
+/// The findings that the chain [`looking_up`] makes in the namespace `shop` for the user `auditor` in the group `ops`.
+/// Each has a name, a verdict, and a part of the message.
 pub(crate) const LOOKED_UP: [(&str, &str, &str); 4] = [
     ("by-access", "denied", "its user may not delete it"),
     ("by-namespace", "denied", "not in this namespace"),
@@ -379,7 +379,7 @@ pub(crate) const LOOKED_UP: [(&str, &str, &str); 4] = [
     ("by-user", "denied", "not by an auditor"),
 ];
 
-/// Creates these objects in a cluster, and others without findings.
+/// Creates the objects of [`LOOKED_UP`] in a cluster, and other objects without findings.
 pub(crate) fn put_looking_up(setting: &Setting) {
     let server = &setting.server;
     for (name, labels) in [
@@ -422,7 +422,7 @@ pub(crate) fn check_access_reviews(setting: &Setting) {
 }
 
 #[tokio::test]
-async fn lookups_of_an_audit_are_made_as_the_given_user() {
+async fn an_audit_makes_lookups_as_the_given_user() {
     let setting = Setting::new();
     put_looking_up(&setting);
     let kubeconfig = setting.kubeconfig(&format!("{{token: {TOKEN}}}"));
@@ -499,7 +499,8 @@ fn labelled(name: &str, label: &str) -> Value {
     })
 }
 
-/// The chains in a cluster are audited, and compared with files, which may also be printed by `kubectl get -o yaml`.
+/// `audit` evaluates the chains stored in a cluster, and compares them with chains in files, which may also be the
+/// output of `kubectl get -o yaml`.
 #[tokio::test]
 async fn an_audit_uses_the_chains_stored_in_the_cluster() {
     let setting = Setting::new();
@@ -571,7 +572,7 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
         );
     }
 
-    // The audit also evaluates a policy of another system.
+    // The audit also evaluates the policies of another system.
     server.delete("admissionchains", "", "labels");
     let group = "admissionregistration.k8s.io";
     server.define_kind(
@@ -607,7 +608,7 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
 }
 
 #[tokio::test]
-async fn wrong_arguments_of_an_audit_are_reported() {
+async fn audit_reports_wrong_arguments() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", CHAINS);
     api_server(&directory).await;

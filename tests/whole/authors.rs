@@ -90,7 +90,7 @@ async fn a_new_project_passes_its_tests() {
     let case = both.find("ok    a Pod without the label is refused").unwrap();
     assert!(case < both.find("cargo test").unwrap(), "{both}");
 
-    // Other commands accept the files of a new project too.
+    // `check` and `run` accept the files of a new project too.
     for arguments in [&["check", "chain.yaml"][..], &["run", "chain.yaml", "pod.yaml"]] {
         let pod = "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: b, labels: {team: shop}}}";
         fs::write(directory.join("pod.yaml"), pod).unwrap();
@@ -134,7 +134,7 @@ async fn a_new_project_passes_its_tests() {
         );
     }
 
-    // The compiler does not find this mistake.
+    // The compiler accepts a manifest without `crate-type`, so `test` has to report this mistake.
     fs::write(&code, text).unwrap();
     let manifest = directory.join("Cargo.toml");
     let lines = fs::read_to_string(&manifest).unwrap();
@@ -152,7 +152,7 @@ async fn a_new_project_passes_its_tests() {
 }
 
 #[tokio::test]
-async fn projects_of_other_templates_pass_their_tests() {
+async fn projects_from_other_templates_pass_their_tests() {
     for template in ["mutating", "capabilities"] {
         let name = format!("{template}-label");
         let folder = project(&name, template).await;
@@ -203,7 +203,7 @@ async fn bench_reports_the_memory_of_an_instance_and_its_guest() {
 }
 
 #[tokio::test]
-async fn run_repeats_after_each_change() {
+async fn run_with_watch_repeats_the_request_after_each_change() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
     let pod = |image: &str| {
@@ -323,9 +323,9 @@ cases:
 }
 
 #[tokio::test]
-async fn unexpected_answers_of_cases_are_reported() {
+async fn test_cases_with_unexpected_answers_are_reported() {
     const REWRITTEN: &str = "mirror.example.com/library/nginx:1";
-    // (image, expectation, report; empty if the case passes)
+    // (image, expectation, report, which is empty if the case passes)
     for (image, expect, told) in [
         ("nginx:1", "{ allowed: true }", None),
         (
@@ -426,7 +426,7 @@ async fn unexpected_answers_of_cases_are_reported() {
 }
 
 #[tokio::test]
-async fn mistakes_in_cases_are_reported_with_file_and_line() {
+async fn mistakes_in_test_cases_are_reported_with_file_and_line() {
     let one = |request: &str, expect: &str| {
         format!("cases:\n  - name: one\n    request: {request}\n    expect: {expect}\n")
     };
@@ -517,7 +517,7 @@ async fn mistakes_in_cases_are_reported_with_file_and_line() {
 }
 
 #[tokio::test]
-async fn cases_can_test_chains() {
+async fn test_cases_can_run_whole_chains() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
     write(
@@ -583,7 +583,7 @@ cases:
 }
 
 #[tokio::test]
-async fn a_case_can_take_its_request_from_a_recording() {
+async fn a_test_case_can_take_its_request_from_a_recording() {
     let folder = tempfile::tempdir().unwrap();
     let reviews = repository().join("tests/whole/kubernetes/reviews");
     let reviews = ["pod-create.json", "ns-create.json"].map(|name| {

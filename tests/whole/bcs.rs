@@ -250,7 +250,7 @@ async fn requests_that_match_no_chain_are_streamed() {
 }
 
 #[tokio::test]
-async fn another_cluster_is_refused_before_any_hook() {
+async fn requests_for_another_cluster_are_refused_before_any_hook_is_called() {
     let scene = scene().await;
     let body = application("shop", "web", "docker.io/library/nginx:1.29").to_string();
     for clusters in [
@@ -309,7 +309,7 @@ async fn unreadable_bodies_are_refused() {
 
 /// A client that sends `Expect: 100-continue`, as curl does for large bodies, is refused before it sends the body.
 #[tokio::test]
-async fn a_body_that_is_too_large_is_refused_by_its_length() {
+async fn a_body_with_too_large_a_content_length_is_refused_before_it_is_sent() {
     let scene = scene().await;
     let url: http::Uri = scene.program.url("/").parse().unwrap();
     let mut stream = TcpStream::connect(url.authority().unwrap().as_str())
@@ -326,9 +326,10 @@ async fn a_body_that_is_too_large_is_refused_by_its_length() {
     assert!(scene.upstream.received().is_empty());
 }
 
-/// A client that sends a too large body anyway can read the reply, and its connection is not cut while it sends.
+/// If a client sends a body that is too large, the connection stays open until the client has sent it, so that the
+/// client can read the reply.
 #[tokio::test]
-async fn a_body_that_is_too_large_is_refused_when_it_is_sent() {
+async fn a_client_that_sends_too_large_a_body_can_read_the_refusal() {
     let scene = scene().await;
     let url = scene.program.url("/mesosdriver/v4/namespaces/shop/applications");
     let reply = scene
@@ -342,7 +343,7 @@ async fn a_body_that_is_too_large_is_refused_when_it_is_sent() {
 }
 
 #[tokio::test]
-async fn an_unreachable_scheduler_is_reported_in_the_envelope() {
+async fn an_unreachable_scheduler_is_reported_in_the_bcs_envelope() {
     let Scene {
         directory: _directory,
         upstream,

@@ -122,10 +122,10 @@ async fn check_names_every_mistake_of_every_file() {
     );
 }
 
-/// Files on the command line are checked against the capabilities that the cluster allows to chains of a namespace;
-/// files named by the configuration are not.
+/// The configuration limits the capabilities that chains of a namespace may use. `check` applies this limit to files on
+/// the command line, but not to files named by the configuration.
 #[tokio::test]
-async fn check_limits_chains_of_namespaces() {
+async fn check_limits_the_capabilities_of_namespaced_chains() {
     let directory = tempfile::tempdir().unwrap();
     let chain = |name: &str| {
         format!(
@@ -256,7 +256,7 @@ async fn check_warns_of_definitions_that_are_probably_not_intended() {
     let key = certs.join("127.0.0.1.key");
     let ephemeral = "add pods/ephemeralcontainers to `resources`";
     let exposed = "the private key is readable by every user of this machine: chmod o-r ";
-    // (resources, the key's mode, expected warning)
+    // (resources, file mode of the private key, expected warnings)
     for (resources, mode, expected) in [
         ("pods, pods/ephemeralcontainers", 0o640, &[][..]),
         ("pods", 0o600, &[ephemeral]),
@@ -312,7 +312,7 @@ async fn check_shows_warnings_about_scalars_besides_mistakes() {
 }
 
 #[tokio::test]
-async fn commands_without_a_path_say_which_to_give() {
+async fn commands_without_their_path_argument_say_what_to_pass() {
     let nowhere = tempfile::tempdir().unwrap();
     for (command, expected) in [("check", "admittance check chains/"), ("serve", "--config FILE")] {
         let mut program = Admittance::command().unwrap();
@@ -487,7 +487,7 @@ async fn run_accepts_every_form_of_request() {
 }
 
 #[tokio::test]
-async fn files_of_init_pass_check_and_refuse_the_example() {
+async fn files_written_by_init_pass_check_and_refuse_the_example() {
     let repository = admittance_tests::repository();
     for (api, request, line) in [
         ("rest", "body.json", Some("PUT /v1/services/web")),
@@ -775,7 +775,7 @@ spec:
 }
 
 #[tokio::test]
-async fn run_grants_a_plugin_what_it_looks_up() {
+async fn run_grants_a_plugin_the_lookups_in_its_allow_arguments() {
     let directory = tempfile::tempdir().unwrap();
     let plugin = source("edge-health");
     let plugin = Path::new(plugin.strip_prefix("file:").unwrap());

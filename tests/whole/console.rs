@@ -123,8 +123,8 @@ async fn decisions_are_shown_as_they_are_made() {
         .await;
     assert_eq!(browser.all("table.live tbody tr").await.len(), 5);
 
-    // A filter is part of the URL, and applies to later decisions too. The fields are inside a closed element that
-    // folds them on small screens, so the WebDriver cannot see them before it is opened.
+    // A filter is part of the URL, and applies to later decisions too. The fields of the filter are inside a `details`
+    // element, which is closed at first, and the WebDriver finds only visible elements.
     let unfold = "document.querySelector('details.filtering').open = true";
     browser.evaluate::<()>(unfold, Vec::new()).await;
     let suggested = "return [...document.querySelectorAll('#namespace-suggestions option')].map((option) => option.value)";
@@ -236,7 +236,7 @@ async fn the_page_of_a_decision_shows_all_its_details() {
     browser.click("copy-text button", "Copy").await;
     browser.find_with("copy-text button", "Cop").await;
 
-    // The live chains evaluate the request again, and the playground opens it with its chain.
+    // The request can be evaluated again by the live chains, or opened in the playground together with its chain.
     browser.click("button", "Replay against what is live").await;
     browser.find_with("h1", "Replay of changed-1").await;
     browser.find_with("main", "the answer is the same").await;

@@ -13,7 +13,7 @@ async fn the_demo_prints_commands_and_the_address_of_its_console() {
 }
 
 #[tokio::test]
-async fn the_traffic_of_the_demo_has_refused_requests() {
+async fn the_demo_sends_some_requests_that_are_refused() {
     let stdout = demo(&["traffic", "--once"]).await;
     let (_, counts) = stdout.split_once("traffic: ").unwrap();
     let counts: Vec<u32> = counts

@@ -1,5 +1,5 @@
-//! Checks the README and the pages in `docs` against the program. Their Rust examples are compiled by the library of
-//! this package and by `admittance`.
+//! Checks the README and the pages in `docs` against the program. The Rust examples on the pages are compiled
+//! elsewhere: as documentation tests of this package's library and of `admittance`.
 
 mod commands;
 mod examples;
@@ -60,7 +60,7 @@ fn the_summary_of_the_book_names_every_page_once() {
 }
 
 #[test]
-fn pages_that_use_a_term_link_the_vocabulary() {
+fn pages_that_use_a_term_link_to_the_vocabulary() {
     let vocabulary = Page::read("docs/vocabulary.md");
     let terms = vocabulary.rows("Vocabulary");
     let terms: BTreeSet<&str> = terms.iter().skip(1).map(|row| row[0]).collect();
@@ -80,7 +80,7 @@ fn pages_that_use_a_term_link_the_vocabulary() {
 }
 
 #[test]
-fn source_files_on_the_pages_exist() {
+fn source_files_named_on_the_pages_exist() {
     let mut missing = Vec::new();
     for page in Page::all() {
         for (line, code) in page.codes() {

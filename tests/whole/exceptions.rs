@@ -101,7 +101,7 @@ async fn the_example_passes_check_and_exempts_requests() {
 }
 
 #[tokio::test]
-async fn cases_can_contain_exceptions() {
+async fn test_cases_can_contain_exceptions() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let page = Page::read("docs/exceptions.md").yaml();

@@ -26,7 +26,7 @@ fn report(ran: &Finished) -> Value {
 }
 
 #[tokio::test]
-async fn suites_of_gatekeeper_run_unchanged() {
+async fn gatekeeper_suites_run_unchanged() {
     let examples = repository().join("docs/examples");
     // The second suite skips one case.
     for (name, cases) in [
@@ -90,7 +90,7 @@ tests:
 }
 
 #[tokio::test]
-async fn a_constraint_denies_and_its_mistakes_are_located() {
+async fn a_constraint_denies_and_mistakes_in_it_are_reported_with_their_position() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let page = Page::read("docs/gatekeeper.md").yaml();
@@ -302,7 +302,7 @@ async fn mutators_change_objects_as_in_gatekeeper() {
 }
 
 #[tokio::test]
-async fn a_stage_in_rego_works_with_any_control_plane() {
+async fn a_rego_stage_works_with_any_control_plane() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let page = Page::read("docs/gatekeeper.md").yaml();

@@ -1,4 +1,4 @@
-//! Misbehaving guests with both failure policies, each beside a well-behaved request.
+//! Misbehaving guests with both failure policies, each called while a well-behaved request is served.
 
 use std::{collections::HashSet, fmt::Write as _, fs, net::TcpListener, sync::Arc};
 
@@ -54,8 +54,8 @@ fn expected(behaviour: Behaviour) -> Expected {
     }
 }
 
-/// A chain with a misbehaving guest between two good stages. The stage and the namespace of its objects have the same
-/// name.
+/// A chain with a misbehaving guest between two good stages. The misbehaving stage has the same name as the namespace
+/// for which the chain is called.
 #[derive(Clone)]
 struct Case {
     name: String,
@@ -315,7 +315,7 @@ fn check_metrics(
     );
 }
 
-/// Checks that lines of plugins are logged up to the limit.
+/// Checks that the program logs the lines of plugins, up to the limit.
 fn check_logs(program: &Admittance) {
     for noisy in ["logs-too-much-fail", "logs-without-end-ignore"] {
         let log = program.log();

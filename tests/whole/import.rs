@@ -176,7 +176,7 @@ async fn imported_chains_decide_like_their_documents() {
         pod("test", &json!({"test": ""})),
     ];
     let applications = ["shop", "kube-system"].map(|namespace| application(namespace, "web", "nginx:1.29"));
-    // (system, documents, requests, result for each document, numbers of refused and changed requests)
+    // (system, documents, requests, result for each document, number of refused requests, number of changed requests)
     for (system, documents, requests, result, refused, changed) in [
         ("webhooks", webhooks(port, &bundle), &pods[..], "exact", 1, 3),
         (
@@ -328,7 +328,7 @@ async fn a_sidecar_set_needs_the_stock_plugin() {
         "{}",
         checked.stdout
     );
-    // The plugin reports the mistake in a container with its line.
+    // The plugin rejects a container, and the message has the line of the mistake.
     write(
         &directory,
         "set.yaml",
@@ -361,7 +361,7 @@ async fn a_sidecar_set_needs_the_stock_plugin() {
 
 /// Follows OpenKruise's `sidecarsetMutatingPod`, and its default of `fieldRef.apiVersion`.
 #[tokio::test]
-async fn a_canary_is_injected_in_place_of_its_base() {
+async fn a_canary_sidecar_set_is_injected_in_place_of_its_base_set() {
     let directory = tempfile::tempdir().unwrap();
     let set = |name: &str, annotations: &str, label: &str, container: &str| {
         format!(
@@ -423,7 +423,7 @@ users: [ {{ name: test, user: {{ token: t }} }} ]
 }
 
 #[tokio::test]
-async fn policies_of_a_cluster_are_imported() {
+async fn import_reads_policies_stored_in_a_cluster() {
     let directory = tempfile::tempdir().unwrap();
     let bundle = certificate(directory.path(), "--host", "localhost").await;
     // As in replies of an API server, the items of a list have no kind, and unknown resources get 404.

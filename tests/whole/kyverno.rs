@@ -134,7 +134,7 @@ async fn policies_run_with_lookups_exceptions_and_pod_controllers() {
 }
 
 #[tokio::test]
-async fn tests_of_kyverno_run_unchanged() {
+async fn kyverno_tests_run_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let page = Page::read("docs/kyverno.md").yaml();
@@ -211,7 +211,7 @@ async fn tests_of_kyverno_run_unchanged() {
     let expected = "`name=a` is not `policy=NAME`, `rule=NAME` or `resource=NAME`";
     assert!(ran.stderr.contains(expected), "{}", ran.stderr);
 
-    // Every kind of result can also fail, as can a test of an unsupported kind.
+    // All of these expected results are wrong, so each test must fail.
     let wrong = "
   - { policy: trusted-registries, kind: Pod, resources: [good], result: fail }
   - { policy: run-as, kind: Pod, resources: [bad], result: pass, patchedResources: objects.yaml }

@@ -131,7 +131,7 @@ async fn the_shutdown_timeout_aborts_requests_in_flight() {
 }
 
 #[tokio::test]
-async fn a_request_beyond_the_limit_is_refused_at_once() {
+async fn a_request_beyond_the_concurrency_limit_is_refused_at_once() {
     let config = format!("{BCS}limits: {{ concurrency: 1 }}\n");
     let scene = Scene::configured(&config, &chain()).await;
     let gate = scene.upstream.close();
@@ -143,7 +143,7 @@ async fn a_request_beyond_the_limit_is_refused_at_once() {
     drop(gate);
     assert_eq!(sent.await.unwrap().unwrap().status, 200);
     assert_eq!(scene.stored("shop", "second"), None);
-    // The client may receive the whole reply before its slot becomes free.
+    // The client may receive the whole reply before the program counts the request as finished.
     while scene
         .program
         .metrics()
@@ -367,7 +367,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 
 /// Replicas on one node share a store. They remove the temporary files of killed programs while others write.
 #[tokio::test]
-async fn programs_share_a_store() {
+async fn several_programs_can_share_a_store() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", chain());
     let config = write(&directory, "admittance.yaml", BCS);
@@ -384,7 +384,7 @@ async fn programs_share_a_store() {
 }
 
 #[tokio::test]
-async fn a_plugin_is_compiled_once_and_again_when_its_entry_is_damaged() {
+async fn a_plugin_is_compiled_again_only_if_its_store_entry_is_damaged() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", chain());
     let config = write(&directory, "admittance.yaml", BCS);

@@ -1,5 +1,5 @@
-//! The output of `admittance kubernetes manifests` is complete, and its Pods can serve. `admittance kubernetes chart`
-//! installs the same objects.
+//! The output of `admittance kubernetes manifests` is complete, and the Pods in it can serve. `admittance kubernetes
+//! chart` installs the same objects.
 
 mod access;
 mod chart;

@@ -51,7 +51,7 @@ fn job(id: &str, priority: u32) -> Value {
 }
 
 #[tokio::test]
-async fn rules_of_the_example_apply_to_nomad_jobs() {
+async fn the_rules_in_the_nomad_example_apply_to_jobs() {
     let (_directory, upstream, program) = example().await;
     let client = Client::new().unwrap();
     let with_owner = |mut job: Value| {

@@ -379,7 +379,7 @@ async fn a_patch_is_judged_by_its_result() {
 }
 
 #[tokio::test]
-async fn updates_and_deletions_have_the_stored_object() {
+async fn chains_see_the_stored_object_of_updates_and_deletions() {
     let scene = Scene::start(Teams::default()).await;
     scene
         .server
@@ -442,7 +442,7 @@ async fn updates_and_deletions_have_the_stored_object() {
 }
 
 #[tokio::test]
-async fn a_request_without_its_stored_object_is_refused() {
+async fn a_request_whose_stored_object_cannot_be_read_is_refused() {
     let scene = Scene::start(Teams::default()).await;
     for (name, method, status, expected) in [
         ("absent", Method::PATCH, 404, "no such team"),
@@ -512,7 +512,7 @@ async fn an_object_that_changes_in_the_meantime_is_not_written() {
 }
 
 #[tokio::test]
-async fn a_patch_route_without_the_stored_object_must_be_partial() {
+async fn check_rejects_a_patch_route_that_neither_reads_the_object_nor_is_partial() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", CHAINS);
     for (get, code, expected) in [

@@ -25,7 +25,7 @@ async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
 }
 
 #[tokio::test]
-async fn policies_of_kubernetes_run_unchanged() {
+async fn kubernetes_policies_run_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let pages = Page::read("docs/kubernetes-policies.md").yaml();
@@ -47,8 +47,8 @@ async fn policies_of_kubernetes_run_unchanged() {
     assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
 
     let denied = "ValidatingAdmissionPolicy 'replica-limit' with binding 'production' denied request: ";
-    // (replicas, labels, arguments, exit code, whether the validations are evaluated, output)
     let cluster = ["--cluster", "manifests.json"];
+    // (replicas, labels, arguments, exit code, whether the validations are evaluated, output)
     for (replicas, labels, cluster, code, is_evaluated, expected) in [
         (5, json!({}), &cluster[..], 0, true, ""),
         (

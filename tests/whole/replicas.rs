@@ -1,4 +1,4 @@
-//! What replicas that go live together report about themselves.
+//! Reads the state that replicas report if they go live together.
 
 use admittance_tests::Admittance;
 use serde_json::Value;

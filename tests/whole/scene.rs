@@ -89,7 +89,8 @@ impl Scene {
         .await
     }
 
-    /// Returns the object with this namespace and name at the upstream, if any, and checks that there is at most one.
+    /// Returns the object with this namespace and name at the upstream; `None` if there is none. Checks that there is
+    /// at most one.
     pub(crate) fn stored(&self, namespace: &str, name: &str) -> Option<Value> {
         let received = self.upstream.received_of(namespace, name);
         assert!(

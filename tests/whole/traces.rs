@@ -70,7 +70,7 @@ spec:
         }
     }
 
-    /// Creates an application with these headers. The second webhook denies one named `bad`.
+    /// Creates an application with these headers. The second webhook denies an application named `bad`.
     async fn create(&self, name: &str, headers: &[(&str, &str)]) -> Reply {
         let url = self
             .scene
@@ -136,7 +136,7 @@ async fn answer(request: Request<Incoming>) -> std::io::Result<Response<Full<Byt
 }
 
 #[tokio::test]
-async fn a_trace_is_passed_on_and_is_in_every_line_of_the_log() {
+async fn a_trace_id_is_passed_on_and_is_in_every_log_line() {
     let mut traced = Traced::start("").await;
     let parent = format!("00-{TRACE}-{SPAN}-01");
     let headers = [("traceparent", parent.as_str()), ("tracestate", "a=1,b=2")];
@@ -266,7 +266,7 @@ async fn spans_reach_a_collector_with_their_parents() {
 }
 
 #[tokio::test]
-async fn a_trace_without_a_parent_may_begin_in_the_driver() {
+async fn the_driver_can_start_a_trace_for_a_request_without_a_parent() {
     let collector = Collector::start(Manner::Accepts).await;
     let mut traced = Traced::start(&export(&collector, ", protocol: http/json")).await;
     assert_eq!(traced.create("good", &[]).await.status, 200);
@@ -318,7 +318,8 @@ async fn span_count(traced: &Traced, result: &str) -> f64 {
         .unwrap()
 }
 
-/// Waits until spans are counted with this result, shortly after the log line about them.
+/// Waits until at least one span is counted with this result. The count follows shortly after the log line about the
+/// span.
 async fn until_counted(traced: &Traced, result: &str) {
     let counting = async {
         while span_count(traced, result).await == 0.0 {
@@ -368,7 +369,7 @@ async fn a_failing_collector_delays_no_request() {
 
 /// The last spans are exported before the program exits.
 #[tokio::test]
-async fn environment_variables_can_enable_the_export() {
+async fn environment_variables_can_enable_the_export_of_spans() {
     let collector = Collector::start(Manner::Accepts).await;
     let endpoint = format!("http://{}", collector.address);
     let variables = [

@@ -91,7 +91,7 @@ async fn answer(request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>>
     Ok(response.body(Full::new(Bytes::from(reply))).unwrap())
 }
 
-/// Answers a bare object with the whole object.
+/// Answers a request whose body is the object itself, with the changed object.
 fn resource(path: &str, mut object: Value) -> (u16, String) {
     assert_eq!(object["kind"], "application", "the object comes bare");
     match path {
@@ -117,12 +117,12 @@ fn review(what: &str, review: &Value) -> (u16, String) {
     let patch = |patch: &str| json!({"allowed": true, "patchType": "JSONPatch", "patch": patch});
     let mut response = match what {
         "allows" => json!({"allowed": true, "warnings": ["mind the gap"]}),
-        // [{"op":"add","path":"/metadata/annotations","value":{"hook":"seen"}}]
+        // The text in base64 is `[{"op":"add","path":"/metadata/annotations","value":{"hook":"seen"}}]`.
         "beta" if review["apiVersion"] != "admission.k8s.io/v1beta1" => return (400, "not v1beta1".into()),
         "patches" | "beta" => patch(
             "W3sib3AiOiJhZGQiLCJwYXRoIjoiL21ldGFkYXRhL2Fubm90YXRpb25zIiwidmFsdWUiOnsiaG9vayI6InNlZW4ifX1d",
         ),
-        // [{"op":"add","path":"/Meta","value":{"owner":"house-rules"}}]
+        // The text in base64 is `[{"op":"add","path":"/Meta","value":{"owner":"house-rules"}}]`.
         "jobs" if review["request"]["object"]["Priority"].as_u64() < Some(90) => {
             patch("W3sib3AiOiJhZGQiLCJwYXRoIjoiL01ldGEiLCJ2YWx1ZSI6eyJvd25lciI6ImhvdXNlLXJ1bGVzIn19XQ==")
         }

@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 use super::{admittance, command, finished};
 
-/// Returns a command that runs in a copy of a package's directory, including its symbolic links.
+/// Copies a package's directory with its symbolic links, and returns a command that runs in the copy.
 fn in_copy(folder: &Path, package: &str, program: &str, arguments: &[&str]) -> Command {
     let copy = folder.join("copy/sdk");
     fs::create_dir_all(&copy).unwrap();
@@ -72,7 +72,7 @@ async fn package_passes(folder: &str, mut command: Command) {
     assert_eq!(tests.code, Some(0), "{}{}", tests.stdout, tests.stderr);
 }
 
-/// Returns the toolchain's directory, which `cargo task test` has found or filled.
+/// Returns the directory of the toolchain that `cargo task test` has found or downloaded.
 fn toolchain(variable: &str, language: &str) -> Option<PathBuf> {
     let path = env::var_os(variable).map(PathBuf::from);
     if path.is_none() {
@@ -277,7 +277,7 @@ cases:
     let check = admittance(&directory, &["test", "--log", "info", "--run", "node"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(check.stderr.contains("looks up web"), "{}", check.stderr);
-    // The description declares neither the capability http nor changes of objects.
+    // The plugin uses the capability `http` and changes objects, but its description declares neither.
     for told in [
         "is granted http without declaring it",
         "changes objects without declaring it",
@@ -301,7 +301,8 @@ export const { describe, configure, admit } = plugin({
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(!check.stderr.contains("npm install"), "{}", check.stderr);
 
-    // The error for an exception contains its line, and the sandbox has replacements for missing functions.
+    // The error message for an exception contains the line in the source. The sandbox replaces functions that are
+    // missing.
     let code = r#"
 import { plugin } from "admittance";
 export const { describe, configure, admit } = plugin({
@@ -407,7 +408,7 @@ WitWorld = plugin.component()
     let check = admittance(&directory, &["test"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
 
-    // The message about an exception contains the line.
+    // The error message for an exception contains the line in the source.
     let code = code.replace("return deny(", "return request.nothing(");
     fs::write(directory.join("src/plugin.py"), code).unwrap();
     let check = admittance(&directory, &["test"]).await;

@@ -94,7 +94,7 @@ async fn writes_to_a_cluster_go_through_the_chains() {
     assert_eq!(scene.send(Method::DELETE, &path, Value::Null).await.status, 200);
     assert_eq!(scene.server.object(&path), None);
 
-    // Dry runs stored nothing, and every request had the user's rights.
+    // Dry runs stored nothing, and every request was made with the user's rights.
     let received = scene.server.got();
     assert!(
         received
@@ -104,7 +104,7 @@ async fn writes_to_a_cluster_go_through_the_chains() {
 }
 
 #[tokio::test]
-async fn a_patch_whose_dry_run_shows_no_object_is_not_sent() {
+async fn a_patch_is_not_sent_if_its_dry_run_returns_no_object() {
     let scene = Scene::start(true).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let path = format!("{PODS}/a");
@@ -134,7 +134,7 @@ async fn a_patch_whose_dry_run_shows_no_object_is_not_sent() {
 }
 
 #[tokio::test]
-async fn connections_are_judged_by_their_options() {
+async fn exec_connections_are_judged_by_their_options() {
     let scene = Scene::start(true).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let upgrade = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";

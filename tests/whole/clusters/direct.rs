@@ -123,7 +123,7 @@ async fn super_users_need_no_binding_where_the_agent_may_impersonate_everybody()
 }
 
 #[tokio::test]
-async fn changed_credentials_and_addresses_are_used_at_once() {
+async fn changed_cluster_credentials_and_addresses_are_used_at_once() {
     let mut scene = Scene::start(false).await;
     let second = ApiServer::start(&scene.authority, "rotated").await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
@@ -167,7 +167,7 @@ async fn only_the_api_server_of_the_cluster_is_trusted() {
 }
 
 #[tokio::test]
-async fn watches_are_streamed_and_end_with_the_token() {
+async fn watches_are_streamed_until_the_token_is_revoked() {
     let scene = Scene::start(false).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let mut watch = scene.send_raw("GET", &format!("{PODS}?watch=true"), "").await;
@@ -195,7 +195,7 @@ async fn watches_are_streamed_and_end_with_the_token() {
 }
 
 #[tokio::test]
-async fn upgrades_are_passed_on_and_end_with_the_permission() {
+async fn upgraded_connections_are_passed_on_until_the_permission_is_revoked() {
     let scene = Scene::start(false).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     for (method, protocol) in [("POST", "SPDY/3.1"), ("GET", "websocket")] {

@@ -29,7 +29,8 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     let place = ZooKeeperNode::shared("peers").await;
     let scene = Scene::with_peers(&place.config()).await;
     let mut another = scene.another_gateway(([127, 0, 0, 1], 0).into(), SECRET).await;
-    // Gateways connect in both directions: with verified TLS to the other gateway, and without TLS to this one.
+    // Each gateway connects to the other one: `scene.gateway` to `another` with verified TLS, and `another` to
+    // `scene.gateway` without TLS.
     until_linked(&scene.gateway, 1).await;
     until_linked(&another, 1).await;
     let agent = scene.agent_of(&another.tls_url("")).await;

@@ -69,7 +69,7 @@ fn binding(name: &str, labels: Value) -> Value {
 }
 
 #[tokio::test]
-async fn roles_of_the_configuration_are_bound_in_the_cluster() {
+async fn roles_in_a_file_become_role_bindings_in_the_cluster() {
     let roles = "roles:
 - { user: alice, cluster: plain-dev, roles: [services-view] }
 - { user: bob, cluster: PLAIN-DEV, roles: [workloads-manage], namespaces: [\"n\"] }
@@ -113,7 +113,7 @@ async fn roles_of_the_configuration_are_bound_in_the_cluster() {
     let role = scene.server.object(&role).unwrap();
     assert!(!role["rules"].to_string().contains("exec"), "{role}");
 
-    // A user without a permission at the gateway gets access through a role in the cluster, and is in no group.
+    // Bob has no permission at the gateway, and gets access through a role in the cluster. He is in no group.
     let authorization = format!("Bearer {bob}");
     let headers = [("authorization", &*authorization)];
     let reached = scene
@@ -210,7 +210,7 @@ fn policy(operation: &str, user: &str, role: &str, namespace: Option<&str>) -> V
 }
 
 #[tokio::test]
-async fn an_authorization_system_sends_roles() {
+async fn roles_from_an_authorization_system_become_role_bindings() {
     let authority = Authority::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

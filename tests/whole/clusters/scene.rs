@@ -110,7 +110,7 @@ impl Scene {
         Self::configured(true, "[]", Some(ensemble), "", &[]).await
     }
 
-    /// Starts a scene with additional keys of the gateway, and additional files.
+    /// Starts a scene with additional keys in the gateway's configuration, and additional files.
     pub(super) async fn with(more: &str, files: &[(&str, &str)]) -> Self {
         Self::configured(false, "[127.0.0.0/8]", None, more, files).await
     }
@@ -299,12 +299,12 @@ impl Scene {
         serve.start().await.unwrap()
     }
 
-    /// Starts the cluster's agent as in a Pod.
+    /// Starts the cluster's agent as it would run in a Pod.
     pub(super) async fn agent(&self) -> Agent {
         self.agent_of(&self.gateway.url("")).await
     }
 
-    /// Starts the cluster's agent with this URL of the gateway.
+    /// Starts the cluster's agent, which connects to the gateway at this URL.
     pub(super) async fn agent_of(&self, gateway: &str) -> Agent {
         Agent(self.agent_command(gateway).spawn().unwrap())
     }
@@ -315,7 +315,8 @@ impl Scene {
         command
     }
 
-    /// Returns a command for an agent as in a Pod, which asks the API server for all addresses of API servers.
+    /// Returns a command that runs an agent as in a Pod. The agent gets the addresses of all API servers from the API
+    /// server.
     pub(super) fn listing_agent_command(&self, gateway: &str) -> tokio::process::Command {
         let account = self.directory.path().join("service-account");
         fs::create_dir_all(&account).unwrap();

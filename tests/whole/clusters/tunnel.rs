@@ -53,7 +53,7 @@ async fn requests_watches_and_upgrades_go_through_the_tunnel() {
 }
 
 #[tokio::test]
-async fn an_agent_says_why_its_report_is_refused() {
+async fn an_agent_logs_why_its_report_is_refused() {
     let scene = Scene::behind_a_tunnel().await;
     let mut command = scene.agent_command(&scene.gateway.url(""));
     let mut agent = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -213,7 +213,7 @@ async fn informational_responses_through_a_tunnel_are_limited() {
 }
 
 #[tokio::test]
-async fn an_agent_that_ignores_pauses_takes_a_bounded_amount_of_memory() {
+async fn an_agent_that_ignores_flow_control_takes_a_bounded_amount_of_memory() {
     const MIB: u64 = 1 << 20;
     let mut scene = Scene::behind_a_tunnel().await;
     let flood = flood(&scene, EndlessReply::Body);

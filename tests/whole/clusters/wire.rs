@@ -45,7 +45,7 @@ impl Wire {
             .unwrap_or_else(|_| panic!("{text:?} does not arrive"))
     }
 
-    /// Waits until the peer closes the connection, and returns the rest.
+    /// Waits until the peer closes the connection, and returns the bytes received until then.
     pub(super) async fn ended(&mut self) -> Vec<u8> {
         let reading = self.stream.read_to_end(&mut self.read);
         // A read error also means that the connection is closed.

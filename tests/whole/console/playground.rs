@@ -161,7 +161,7 @@ async fn a_looping_plugin_delays_no_other_request() {
         browser.edit("definitions", &text).await;
         browser.edit("object", POD).await;
         browser.find("#outcome[aria-busy]").await;
-        // The live chain answers meanwhile, although it allows one concurrent request.
+        // The live chain still answers, although it allows only one concurrent request.
         for number in 0..5 {
             let review = pod(&format!("{behaviour}-{number}"), "shop", "web", "nginx:1.29");
             assert!(server.review("/admit", &review).await.is_allowed());
@@ -277,7 +277,7 @@ async fn an_editor_does_not_trap_the_keyboard() {
 
 /// For an API without AdmissionReviews, the playground takes the HTTP requests of clients.
 #[tokio::test]
-async fn a_chain_of_rest_is_tried_with_http_requests() {
+async fn the_playground_tries_rest_chains_with_http_requests() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -318,7 +318,7 @@ async fn a_chain_of_rest_is_tried_with_http_requests() {
         .await;
     browser.picture("playground-rest").await;
 
-    // An unknown route and an invalid body are reported, the body with its line.
+    // An unknown route and an invalid body are reported, and for the body also the line.
     browser.edit("object", "PUT /v1/others/web\n\n{}").await;
     browser
         .find_with("#outcome .notice.bad", "no route matches")
@@ -357,7 +357,7 @@ async fn a_request_that_matches_no_chain_is_neither_allowed_nor_denied() {
 }
 
 #[tokio::test]
-async fn an_exception_that_matches_is_named() {
+async fn the_playground_names_an_exception_that_matches() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -384,7 +384,7 @@ spec:
 }
 
 #[tokio::test]
-async fn an_editor_has_colours_and_marks_lines_that_exist() {
+async fn an_editor_colours_its_text_and_marks_only_lines_that_exist() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -424,7 +424,7 @@ async fn an_editor_has_colours_and_marks_lines_that_exist() {
         ["1", "2"]
     );
 
-    // The other page with an editor also marks lines and links to them.
+    // The page `/applies` also has an editor, which marks lines and links to them in the same way.
     browser.open(&server.program.admin_url("/applies")).await;
     browser.edit("object", "kind: Pod\na: b: c").await;
     browser.click("button", "What applies?").await;

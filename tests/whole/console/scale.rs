@@ -34,8 +34,8 @@ async fn fill(server: &Server) {
     assert!(replies.iter().all(|reply| reply.as_ref().unwrap().status == 200));
 }
 
-/// Returns the milliseconds until the browser had loaded and until it had shown a page. They depend on the machine, so
-/// they are saved beside the screenshots and not asserted.
+/// Returns how many milliseconds the browser took to load a page, and to show it. These times depend on the machine, so
+/// they are saved together with the screenshots and not asserted.
 async fn times(browser: &Browser, url: &str) -> Value {
     browser.open(url).await;
     browser.find("table.live tbody tr").await;
@@ -47,7 +47,7 @@ async fn times(browser: &Browser, url: &str) -> Value {
 }
 
 #[tokio::test]
-async fn pages_stay_small_with_a_full_log() {
+async fn console_pages_stay_small_with_a_full_decision_log() {
     let Some(browser) = Browser::start().await else {
         return;
     };

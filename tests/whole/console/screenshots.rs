@@ -69,7 +69,7 @@ async fn screenshots_of_the_manual_are_current() {
     let server = steering::rolling_out().await;
     let origin = server.program.admin_url("");
     send_traffic(&server).await;
-    // Paths in the manual are those of an installation, not of this machine.
+    // The manual shows the paths of an installation instead of the paths on this machine.
     let plugin = source("image-policy");
     let (plugins, _) = plugin.rsplit_once('/').unwrap();
     let [plugins, store, directory] = [
@@ -81,7 +81,7 @@ async fn screenshots_of_the_manual_are_current() {
         (plugins, "/etc/admittance/plugins"),
         (store, "/var/lib/admittance/store"),
         (directory, "/etc/admittance"),
-        // The remaining temporary directory contains the history.
+        // Any other temporary directory is the directory of the history.
         (r"/\S*/\.tmp\w+", "/var/lib/admittance/history"),
     ];
     for (name, path, text) in PAGES {

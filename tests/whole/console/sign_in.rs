@@ -49,7 +49,7 @@ pub(super) async fn sign_in(browser: &Browser, token: &str) {
 }
 
 #[tokio::test]
-async fn a_token_opens_the_console() {
+async fn users_sign_in_to_the_console_with_a_token() {
     let Some(browser) = Browser::start().await else {
         return;
     };

@@ -157,7 +157,7 @@ async fn a_candidate_is_shown_and_promoted() {
 }
 
 #[tokio::test]
-async fn a_rollback_is_confirmed() {
+async fn a_rollback_in_the_console_asks_for_confirmation() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -281,7 +281,7 @@ async fn an_emptied_file_is_reported_and_its_chain_stays_live() {
 }
 
 #[tokio::test]
-async fn a_stage_is_disabled_for_a_time() {
+async fn a_stage_can_be_disabled_for_a_limited_time() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -339,7 +339,7 @@ async fn a_stage_is_disabled_for_a_time() {
     browser.end(&origin).await;
 }
 
-/// Checks the rollout's state on the page, the share of the candidate, and the buttons.
+/// Checks which state, which share of the candidate and which buttons the page shows for the rollout.
 async fn rollout_is(browser: &Browser, state: &str, share: &str, buttons: &[&str]) {
     browser.find_with("section.candidate h3", state).await;
     let decides = format!("The candidate decides {share} of the requests, by uid");
@@ -352,7 +352,7 @@ async fn rollout_is(browser: &Browser, state: &str, share: &str, buttons: &[&str
 }
 
 #[tokio::test]
-async fn buttons_control_a_rollout() {
+async fn buttons_in_the_console_control_a_rollout() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -489,7 +489,7 @@ async fn the_page_applies_lists_the_chains_for_a_kind() {
 
 /// A user with the role `Read` sees everything but buttons, and requests for changes are refused.
 #[tokio::test]
-async fn a_reader_sees_no_buttons() {
+async fn a_user_with_the_read_role_sees_no_buttons() {
     let Some(browser) = Browser::start().await else {
         return;
     };

@@ -41,13 +41,13 @@ impl Following {
 }
 
 #[tokio::test]
-async fn followers_get_new_decisions() {
+async fn commands_that_follow_decisions_get_new_decisions() {
     let mut scene = Scene::start("").await;
     scene.create("a", "img:1").await;
     scene.create("b", "img:latest").await;
     let mut all = Following::start(&scene, &["--since", "1h"]).await;
     let mut refused = Following::start(&scene, &["--limit", "1", "--verdict", "refused"]).await;
-    // Printing earlier decisions shows that both commands have connected.
+    // When both commands have printed the earlier decisions, they are connected.
     assert_eq!(
         (all.next().await, all.next().await),
         ("a".to_owned(), "b".to_owned())
@@ -105,7 +105,7 @@ async fn a_slow_client_gets_the_number_of_missed_decisions_and_delays_no_other_c
     let scene = Scene::start("decisions: { memory: { count: 10 } }").await;
     let mut slow = EventClient::open(&scene, "/v1/decisions/events", "").await;
     slow.until("content-type").await;
-    // The output exceeds the sockets' buffers.
+    // These decisions do not fit into the buffers of the sockets.
     let mut review = POD.review("large");
     review["request"]["object"]["metadata"]["annotations"] = json!({"well-behaved": "false"});
     review["request"]["userInfo"]["groups"] = json!(vec!["g".repeat(1000); 200]);

@@ -75,7 +75,7 @@ async fn decisions_are_listed_and_explained() {
 }
 
 #[tokio::test]
-async fn wrong_queries_get_a_clear_error() {
+async fn wrong_queries_for_decisions_get_a_clear_error() {
     let scene = Scene::start("").await;
     let unknown = scene.run_command(&["explain", "none"]).await;
     assert_eq!(unknown.code, Some(2));
@@ -111,7 +111,7 @@ async fn wrong_queries_get_a_clear_error() {
 }
 
 #[tokio::test]
-async fn rates_of_chains_are_counted() {
+async fn decision_rates_are_counted_for_each_chain() {
     let scene = Scene::start("").await;
     scene.create("a", "img:1").await;
     scene.create("b", "img:latest").await;
@@ -131,7 +131,7 @@ async fn rates_of_chains_are_counted() {
 }
 
 #[tokio::test]
-async fn secrets_are_in_no_decision() {
+async fn decisions_contain_no_secrets() {
     let scene = Scene::start("decisions: { objects: true, ndjson: { file: decisions.ndjson } }").await;
     let mut review = POD.review("secret");
     let request = &mut review["request"];

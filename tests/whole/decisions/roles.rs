@@ -5,7 +5,7 @@ use tokio::io::AsyncReadExt as _;
 use super::scene::{EventClient, Scene, tokens};
 
 #[tokio::test]
-async fn readers_see_decisions_without_values() {
+async fn users_with_the_read_role_see_decisions_without_values() {
     let directory = tempfile::tempdir().unwrap();
     let admin = tokens(&directory);
     let scene = Scene::start_in(directory, &admin).await;
@@ -43,7 +43,7 @@ async fn readers_see_decisions_without_values() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_its_token_is_removed() {
+async fn a_stream_of_decisions_ends_when_its_token_is_removed() {
     let directory = tempfile::tempdir().unwrap();
     let admin = tokens(&directory);
     let scene = Scene::start_in(directory, &admin).await;

@@ -91,7 +91,7 @@ async fn a_file_of_decisions_is_rotated_by_renaming_it() {
 }
 
 #[tokio::test]
-async fn a_server_gets_decisions_with_the_token() {
+async fn decisions_are_sent_to_a_server_with_the_configured_token() {
     let received = Arc::new(Mutex::new(Vec::<(String, String)>::new()));
     let kept = received.clone();
     let take = post(async move |headers: HeaderMap, body: Bytes| {

@@ -108,7 +108,7 @@ async fn commands_and_flags_on_the_pages_exist() {
 }
 
 #[tokio::test]
-async fn flags_and_variables_of_serve_are_listed() {
+async fn flags_and_variables_of_serve_are_documented() {
     let helps = helps().await;
     let variables = |help: &str| -> BTreeSet<String> {
         let rest = help.split("[env: ").skip(1);

@@ -50,7 +50,7 @@ const WARNED: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn every_block_has_a_known_info_string() {
+fn every_code_block_has_a_known_info_string() {
     for block in blocks() {
         assert!(INFOS.contains(&block.info.as_str()), "{block}: `{}`", block.info);
     }
@@ -109,7 +109,7 @@ fn definitions_and_configurations_on_the_pages_are_valid() {
 
 /// The fragments on the page about TLS name files that the commands on that page create.
 #[tokio::test]
-async fn fragments_are_valid_in_complete_files() {
+async fn yaml_fragments_on_the_pages_are_valid_in_complete_files() {
     let folder = tempfile::tempdir().unwrap();
     let certificates = Page::read("docs/tls.md")
         .blocks()
@@ -171,7 +171,7 @@ spec:
 }
 
 #[tokio::test]
-async fn check_reports_wrong_examples_as_the_pages_show() {
+async fn check_prints_the_mistakes_that_the_pages_show() {
     let folder = tempfile::tempdir().unwrap();
     let all = blocks();
     let mut checked = 0;
@@ -192,7 +192,7 @@ async fn check_reports_wrong_examples_as_the_pages_show() {
 }
 
 #[tokio::test]
-async fn the_chain_of_the_readme_refuses_the_object_of_the_readme() {
+async fn the_chain_in_the_readme_refuses_the_object_in_the_readme() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
     let readme = Page::read("README.md");

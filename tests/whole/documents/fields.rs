@@ -1,4 +1,4 @@
-//! The fields of cases, chains and configurations that the program reads are on the pages and in the schemas.
+//! Every field of cases, chains and configurations that the program reads is listed on the pages and in the schemas.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +51,8 @@ async fn schema_of(document: &str) -> BTreeSet<String> {
     found
 }
 
-/// Returns the fields that the program reads in place of `?` in each text, from its message about an unknown field.
+/// Returns the fields that are allowed in place of the `?` in each text. The program lists them in its message about an
+/// unknown field.
 fn known_in(places: &[(&str, &str)], known: impl Fn(&str) -> Vec<String>) -> BTreeSet<String> {
     let fields = places.iter().flat_map(|(prefix, text)| {
         let names = known(&with_unknown(text)).into_iter();
@@ -61,7 +62,7 @@ fn known_in(places: &[(&str, &str)], known: impl Fn(&str) -> Vec<String>) -> BTr
 }
 
 #[tokio::test]
-async fn fields_of_cases_are_listed_and_in_the_schema() {
+async fn fields_of_test_cases_are_documented_and_in_the_schema() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
     let mut known = BTreeMap::new();
@@ -97,7 +98,7 @@ async fn fields_of_cases_are_listed_and_in_the_schema() {
     }
     let known = known_in(&places, |text| known[text].clone());
     let mut schema = schema_of("test").await;
-    // A case may contain the same grants and answers as a file of cases.
+    // A single case may contain the same grants and answers as a file of cases.
     schema.retain(|field| !field.starts_with("cases.allow.") && !field.starts_with("cases.http."));
     assert_eq!(schema, known);
 
@@ -291,7 +292,7 @@ fn with_unknown(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn keys_of_the_configuration_are_listed() {
+async fn keys_of_the_configuration_are_documented() {
     let folder = tempfile::tempdir().unwrap();
     let known = |text: &str| known(&configuration(&with_unknown(text), folder.path()).unwrap_err());
     let mut keys = BTreeSet::new();
@@ -460,14 +461,14 @@ async fn keys_of_the_configuration_are_listed() {
 }
 
 #[test]
-fn fields_of_definitions_are_listed() {
+fn fields_of_definitions_are_documented() {
     const NATIVE: &str = "{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionChain, ";
     const EXCEPTION: &str = "{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionException, ";
     const BCS: &str = "{ apiVersion: v4, kind: admissionwebhook, ";
     let pages = ["", "-requests", "-plugins", "-expressions", "-webhooks"]
         .map(|part| Page::read(&format!("docs/definitions{part}.md")));
-    // The columns are: heading on the page, prefix of the fields, the document around them, and the fields to skip,
-    // since they are rejected or listed by their own fields.
+    // (heading on the page, [(prefix of the fields, document around the fields, fields to skip)]). A field is skipped
+    // if it is rejected, or if its own fields are listed instead.
     for (heading, parts) in [
         (
             "AdmissionChain",

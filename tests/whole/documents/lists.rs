@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::page::{Page, codes};
 
 #[test]
-fn every_metric_is_listed() {
+fn every_metric_is_documented() {
     let all = admittance::METRICS.iter().chain(admittance_outbound::METRICS);
     let declared: BTreeSet<_> = all
         .chain(admittance_driver::metrics())
@@ -24,7 +24,7 @@ fn every_metric_is_listed() {
     let pages = ["docs/metrics.md", "docs/gateway.md"].map(Page::read);
     let rows = pages.iter().flat_map(|page| page.rows("Metrics"));
     let listed = rows.filter_map(|row| {
-        // Splitting at the delimiters leaves the delimiter of an empty cell in the next cell.
+        // If a cell is empty, its delimiter is left at the start of the next cell.
         let labels = Some(row[2]).filter(|cell| !cell.starts_with('|'));
         let labels = labels.map(codes).unwrap_or_default();
         Some((*codes(row[0]).first()?, row[1].to_owned(), labels))
@@ -33,7 +33,7 @@ fn every_metric_is_listed() {
 }
 
 #[test]
-fn every_failure_is_listed() {
+fn every_kind_of_failure_is_documented() {
     let page = Page::read("docs/health.md");
     assert_eq!(
         page.first_column("Failures"),
@@ -45,7 +45,7 @@ fn every_failure_is_listed() {
 }
 
 #[test]
-fn settings_of_the_stock_plugins_are_listed() {
+fn settings_of_the_stock_plugins_are_documented() {
     let page = Page::read("docs/stock-plugins.md");
     for description in [
         testing::describe::<sidecar_injector::SidecarInjector>(),

@@ -125,7 +125,7 @@ fn of_dashboard() -> Vec<ShownExpression> {
 }
 
 #[test]
-fn expressions_use_metrics_and_labels_that_exist() {
+fn dashboards_and_alerts_use_metrics_and_labels_that_exist() {
     let listed = listed();
     let metrics = Page::read("docs/metrics.md").text;
     let mut wrong = Vec::new();
@@ -180,7 +180,7 @@ fn expressions_use_metrics_and_labels_that_exist() {
 }
 
 #[tokio::test]
-async fn series_have_the_listed_labels() {
+async fn metrics_have_the_documented_labels() {
     let chains = "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata: { name: names }

@@ -129,7 +129,7 @@ impl Page {
                 .map(|(target, _)| (number, target.to_owned()))
                 .collect::<Vec<_>>()
         };
-        // The closure borrows from the page, because the vector is temporary.
+        // The result borrows from the text of the page, because the vector of targets is temporary.
         self.prose()
             .into_iter()
             .flat_map(of_line)

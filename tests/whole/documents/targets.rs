@@ -67,7 +67,7 @@ fn targets() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_target_of_the_log_is_listed() {
+fn every_log_target_is_documented() {
     let page = fs::read_to_string(repository().join("docs/logs.md")).unwrap();
     let (_, table) = page.split_once("| target | lines |\n|---|---|\n").unwrap();
     let (table, _) = table.split_once("\n\n").unwrap();

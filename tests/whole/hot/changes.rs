@@ -198,7 +198,7 @@ async fn files_of_a_kubelet_volume_change_together() {
 
 /// A file written in place is incomplete for a while, and the beginning of a file may be valid by itself.
 #[tokio::test]
-async fn half_a_definition_file_does_not_go_live() {
+async fn an_incomplete_definition_file_does_not_go_live() {
     let hot = Hot::new().await;
     let with_second = |settings: &str| {
         let second = chain("second", &hot.plugin(settings));
@@ -317,7 +317,7 @@ async fn a_removed_directory_is_reported_and_may_return() {
 }
 
 #[tokio::test]
-async fn definitions_are_edited_added_and_removed() {
+async fn edited_added_and_removed_definitions_go_live() {
     let hot = Hot::new().await;
     let program = hot.start().await;
     let told = |name: &'static str| {

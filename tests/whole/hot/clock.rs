@@ -45,9 +45,9 @@ async fn a_change_is_detected_regardless_of_file_times() {
     }
 }
 
-/// Only the content changes, not the size and the modification time.
+/// Only the content changes: the size and the modification time remain the same.
 #[tokio::test]
-async fn a_change_that_keeps_size_and_time_is_seen() {
+async fn a_change_that_keeps_file_size_and_time_is_detected() {
     let hot = Hot::new().await;
     let program = hot.start().await;
     let time = fs::metadata(hot.module()).unwrap().modified().unwrap();

@@ -99,7 +99,7 @@ async fn tell_status(program: &Admittance) -> String {
 }
 
 #[tokio::test]
-async fn a_stage_is_disabled_while_a_table_is_built() {
+async fn a_stage_can_be_disabled_while_a_table_is_built() {
     let server = ModuleServer::start().await.unwrap();
     let hot = Hot::configured("modules: { ca: ca.pem }\n").await;
     fs::write(hot.path("ca.pem"), server.authority()).unwrap();
@@ -125,7 +125,7 @@ async fn a_stage_is_disabled_while_a_table_is_built() {
 }
 
 #[tokio::test]
-async fn a_stage_is_enabled_when_its_time_ends() {
+async fn a_disabled_stage_is_enabled_when_its_time_ends() {
     let hot = Hot::new().await;
     let program = hot.start().await;
     let mark = program.mark();

@@ -78,7 +78,7 @@ fn seen_by(program: &Admittance, path: &Path) -> PathBuf {
     Path::new(&root).join(path.strip_prefix("/").unwrap())
 }
 
-/// Fills the disk of this directory with a file, whose removal frees the disk.
+/// Creates a file that fills the disk of this directory. Removing the file frees the disk.
 fn fill(directory: &Path) -> PathBuf {
     let path = directory.join("filler");
     let size = fs::write(&path, vec![0; 4 << 20]);

@@ -10,7 +10,7 @@ use crate::scene::source;
 struct Row {
     name: &'static str,
     break_it: fn(&Hot),
-    /// Words of the expected message.
+    /// Words that the message must contain.
     words: &'static [&'static str],
     /// Whether the program retries the change by itself.
     is_retried: bool,

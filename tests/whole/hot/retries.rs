@@ -19,7 +19,7 @@ fn free_port() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn a_server_that_comes_up_later_is_retried() {
+async fn a_download_is_retried_until_its_server_is_up() {
     let hot = Hot::configured("modules: { ca: ca.pem, attempts: 1 }\n").await;
     let identity = Identity::new().unwrap();
     fs::write(hot.path("ca.pem"), identity.authority()).unwrap();
@@ -71,7 +71,7 @@ async fn lead(from: SocketAddr, to: String) {
 }
 
 #[tokio::test]
-async fn a_registry_that_comes_up_later_is_retried() {
+async fn a_pull_is_retried_until_its_registry_is_up() {
     let hot = Hot::configured("modules: { attempts: 1 }\n").await;
     let registry = Registry::start(Access::Open, None).await;
     let module = hot.path("pushed.wasm");
@@ -129,7 +129,7 @@ async fn deployment(hot: &Hot, program: &Admittance) -> (u16, String) {
 
 /// The server accepts connections and never answers, so a fetch takes minutes to fail.
 #[tokio::test]
-async fn a_server_that_is_down_delays_no_other_change() {
+async fn a_module_server_that_is_down_delays_no_other_change() {
     let hot = Hot::new().await;
     let program = hot.start().await;
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -143,7 +143,7 @@ async fn a_server_that_is_down_delays_no_other_change() {
     assert_eq!(status["chains"].as_array().unwrap().len(), 1, "{status:#}");
     assert_eq!(deployment(&hot, &program).await.0, 200);
 
-    // Changes and rollbacks of an operator do not wait for the server.
+    // An operator's changes and rollbacks do not wait for the server.
     let applied = chain("versioned", &hot.plugin("{ name: applied }"));
     let reply = hot.post(&program, "/v1/definitions", &applied).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
@@ -202,7 +202,7 @@ async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
 /// On a first start, store and history are empty. Chains whose module is available are served. Requests to a chain
 /// whose module is missing fail according to its failure policy.
 #[tokio::test]
-async fn a_first_start_without_the_server_serves_the_rest() {
+async fn a_first_start_without_the_module_server_serves_the_other_chains() {
     for (policy, expected) in [("Fail", None), ("Ignore", Some(200))] {
         let hot = Hot::configured("modules: { ca: ca.pem, attempts: 1 }\n").await;
         let identity = Identity::new().unwrap();

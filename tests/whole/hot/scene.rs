@@ -11,8 +11,8 @@ use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The program's files, which outlive it: definitions with one chain whose only stage, `stage`, uses
-/// `modules/versioned.wasm`.
+/// The files of a program, which remain when the program exits. The definitions have one chain, whose only stage,
+/// `stage`, uses `modules/versioned.wasm`.
 pub(super) struct Hot {
     directory: TempDir,
     upstream: Upstream,
@@ -77,7 +77,7 @@ impl Hot {
         replace(&self.module(), self.bytes(version)).unwrap();
     }
 
-    /// Returns a command for the program that keeps its store and history.
+    /// Returns a command that starts the program with the existing store and history.
     pub(super) fn serve(&self) -> Serve {
         Serve::new(self.path("admittance.yaml"))
             .unwrap()

@@ -136,7 +136,7 @@ async fn two_programs_do_not_share_a_history() {
 }
 
 #[tokio::test]
-async fn a_damaged_revision_is_skipped_at_the_start() {
+async fn a_damaged_revision_is_skipped_at_startup() {
     let hot = Hot::new().await;
     let program = hot.start().await;
     for version in [2, 3] {
@@ -158,7 +158,7 @@ async fn a_damaged_revision_is_skipped_at_the_start() {
 }
 
 #[tokio::test]
-async fn revisions_have_their_author_and_their_differences() {
+async fn the_history_shows_the_author_and_the_differences_of_each_revision() {
     let hot = Hot::new().await;
     let program = hot.start().await;
     hot.put(2);

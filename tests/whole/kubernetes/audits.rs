@@ -71,7 +71,7 @@ async fn start(setting: &Setting) -> Server {
     start_with(setting, "rate: 1000, page: 2, excludeNamespaces: [left-out]", "").await
 }
 
-/// Starts a server with these keys of the audit and additional configuration.
+/// Starts a server with these keys in the section about audits, and additional configuration.
 async fn start_with(setting: &Setting, audit: &str, additions: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
@@ -124,7 +124,7 @@ async fn audit(program: &Admittance) -> Value {
 }
 
 #[tokio::test]
-async fn reports_follow_objects_chains_and_leaders() {
+async fn audit_reports_are_updated_when_objects_chains_or_the_leader_change() {
     let setting = setting();
     let mut first = start(&setting).await;
     let report = until_reported(
@@ -218,7 +218,7 @@ async fn reports_follow_objects_chains_and_leaders() {
 
 /// If the cluster serves several kinds of reports, the leader writes the newest kind.
 #[tokio::test]
-async fn reports_have_a_kind_that_the_cluster_serves() {
+async fn audit_reports_have_a_kind_that_the_cluster_serves() {
     for (absent, expected) in [
         (&["openreports.io"][..], "reports.x-k8s.io/v1beta2"),
         (&["openreports.io", "policyreports"], "reports.x-k8s.io/v1beta2"),
@@ -245,7 +245,7 @@ async fn reports_have_a_kind_that_the_cluster_serves() {
 }
 
 #[tokio::test]
-async fn kinds_of_reports_may_be_installed_after_an_audit() {
+async fn kinds_of_audit_reports_can_be_installed_after_an_audit() {
     let setting = setting();
     let groups = ["openreports.io", "reports.x-k8s.io", "wgpolicyk8s.io"];
     for group in groups {
@@ -382,7 +382,7 @@ async fn existing_objects_are_audited_by_plugins_and_webhooks() {
 
 /// The verdicts depend on labels of namespaces, the configured user and objects of the cluster.
 #[tokio::test]
-async fn lookups_of_an_audit_are_made_as_the_configured_user() {
+async fn the_leader_makes_lookups_of_an_audit_as_the_configured_user() {
     let setting = Setting::new();
     put_looking_up(&setting);
     setting.server.put(PLURAL, looking_up());
@@ -429,7 +429,7 @@ async fn all_objects_are_audited_at_each_interval() {
 }
 
 #[tokio::test]
-async fn slow_audits_report_what_they_find() {
+async fn slow_audits_report_findings_before_they_end() {
     let setting = setting();
     let _server = start_with(&setting, "every: 1s, rate: 4, page: 2", "").await;
     let left_out = [("bad", "no team")];

@@ -1,4 +1,4 @@
-//! What kube-apiserver's tests of webhooks check, applied to Admittance, which calls webhooks in place of the API
+//! Runs what kube-apiserver's tests of webhooks check against Admittance, which calls webhooks in place of the API
 //! server. `list` has every row, and the other modules test the rows that are `Met` or `Differs`.
 //!
 //! `host/conditions/src/tests.rs` tests the language of `matchConditions`, and

@@ -125,7 +125,7 @@ async fn the_shortest_of_all_timeouts_applies() {
 
 /// An audited stage does not decide, so the answer does not depend on when the stage ends.
 #[tokio::test]
-async fn a_hanging_audited_stage_refuses_nothing() {
+async fn a_hanging_stage_in_audit_mode_refuses_no_request() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async { Answer::Silence }).await;
     let (audit, second) = (

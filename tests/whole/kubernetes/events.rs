@@ -40,7 +40,7 @@ async fn decisions(server: &Server, metric: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn denials_are_reported_as_events() {
+async fn denials_are_reported_as_kubernetes_events() {
     let setting = setting();
     let server = start_with(&setting, EVENTS).await;
     // The object does not exist yet, so the Event is about its namespace.
@@ -110,7 +110,7 @@ async fn denials_are_reported_as_events() {
         of("Secret")["note"],
         "Secret web, requested by alice: denied by stage deny of chain pods"
     );
-    // A decision counts as written when the API server has replied to its Event.
+    // A decision counts as written once the API server has replied to the request that writes its Event.
     eventually("four decisions are written", async || {
         decisions(&server, "s_written").await == 4.0
     })

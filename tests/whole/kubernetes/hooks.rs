@@ -147,7 +147,7 @@ impl Hooks {
         calls_to(&self.calls.borrow(), path).cloned().collect()
     }
 
-    /// Returns the calls so far and all later ones.
+    /// Returns a receiver of the calls so far and of all later calls.
     pub(crate) fn arrivals(&self) -> Arrivals {
         Arrivals(self.calls.subscribe())
     }
@@ -157,7 +157,7 @@ impl Hooks {
     }
 
     /// Returns a webhook with this path for all requests, with the failure policy `Fail`. The fields of `with` override
-    /// its own.
+    /// the default fields.
     pub(crate) fn webhook(&self, name: &str, path: &str, with: &Value) -> Value {
         let mut webhook = json!({
             "name": format!("{name}.hooks.example"),

@@ -373,7 +373,7 @@ async fn status(stream: &mut TcpStream) -> u16 {
 }
 
 #[tokio::test]
-async fn a_review_may_have_seven_mebibytes() {
+async fn a_review_of_seven_mebibytes_is_accepted() {
     let server = plain(&chains()).await;
     let largest = review_of(LIMIT);
 
@@ -399,8 +399,8 @@ async fn a_review_may_have_seven_mebibytes() {
     }
 }
 
-/// A reply in two segments would take up to 40 ms longer: kube-apiserver delays the acknowledgement of the first, for
-/// which the second would wait.
+/// A reply in two segments would take up to 40 ms longer, because the second segment would wait for the acknowledgement
+/// of the first, which kube-apiserver delays.
 #[tokio::test]
 async fn a_reply_is_sent_in_one_segment_and_the_connection_is_kept() {
     let server = plain(&chains()).await;
@@ -423,7 +423,7 @@ async fn a_reply_is_sent_in_one_segment_and_the_connection_is_kept() {
 }
 
 #[tokio::test]
-async fn ten_reviews_at_once_share_a_connection_of_http2() {
+async fn ten_concurrent_reviews_share_an_http2_connection() {
     const REVIEWS: usize = 10;
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
@@ -468,7 +468,7 @@ definitions: [chains.yaml]
 
 /// kube-apiserver presents a certificate if its admission configuration names one.
 #[tokio::test]
-async fn callers_may_be_required_to_have_a_certificate() {
+async fn callers_can_be_required_to_present_a_client_certificate() {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &["--client", "kube-apiserver"]).await;
     let strangers = tempfile::tempdir().unwrap();

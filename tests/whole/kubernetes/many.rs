@@ -13,7 +13,7 @@ use crate::{
     setting::Setting,
 };
 
-/// The number of chains, and the interval between chains that have a plugin.
+/// The number of chains. Every `EVERY`th chain has a plugin.
 const CHAINS: usize = 2000;
 const EVERY: usize = 100;
 
@@ -59,7 +59,7 @@ async fn until_written(setting: &Setting, expected: usize) {
 }
 
 #[tokio::test]
-async fn a_change_loads_and_writes_only_the_changed_chains() {
+async fn a_change_loads_plugins_and_writes_statuses_only_of_changed_chains() {
     let setting = Setting::new();
     for number in 1..=CHAINS {
         setting.server.put(PLURAL, numbered(number, &name(number)));
@@ -86,8 +86,8 @@ async fn a_change_loads_and_writes_only_the_changed_chains() {
     }
 }
 
-/// `cargo task soak` runs this test. Half of the chains have a plugin with settings of their own. A replica is ready
-/// soon if the store has the compiled plugins.
+/// `cargo task soak` runs this test. Every second chain has a plugin with different settings. A replica is ready soon
+/// if the store has the compiled plugins.
 #[tokio::test]
 async fn thousands_of_chains_are_ready_soon() {
     const LIMIT: Duration = Duration::from_secs(5);

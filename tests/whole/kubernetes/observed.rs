@@ -97,7 +97,7 @@ async fn answer(method: Method, uri: Uri) -> (StatusCode, Json<Value>) {
 }
 
 #[tokio::test]
-async fn a_lookup_has_a_span() {
+async fn a_cluster_lookup_has_a_trace_span() {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
     api_server(&directory).await;

@@ -1,4 +1,5 @@
-//! Kubewarden's documents and modules: a policy built with its SDK as a waPC and as a WASI module.
+//! Kubewarden's documents and modules. One policy, which uses Kubewarden's SDK, is built both as a waPC module and as a
+//! WASI module.
 
 use admittance_tests::{Admittance, Artifacts, Finished};
 use serde_json::{Value, json};
@@ -63,8 +64,8 @@ fn documents() -> String {
     .concat()
 }
 
-/// Returns a group of policies that allows Pods with a team, and Pods with an owner that the mutating policy would not
-/// change.
+/// Returns a group of policies that allows a Pod if it has a team, or if it has an owner and the mutating policy would
+/// not change it.
 fn group(wapc: &str, program: &str) -> String {
     format!(
         "---
@@ -100,7 +101,7 @@ async fn review(server: &Server, namespace: &str, labels: &Value, annotations: &
 }
 
 #[tokio::test]
-async fn documents_of_kubewarden_are_served() {
+async fn kubewarden_policies_are_served() {
     let server = Server::start("", &documents()).await;
     let (none, team) = (json!({}), json!({"team": "a"}));
     let (_, refused) = review(&server, "test", &none, &none).await;
@@ -160,7 +161,7 @@ async fn documents_of_kubewarden_are_served() {
 }
 
 #[tokio::test]
-async fn groups_of_kubewarden_are_served() {
+async fn kubewarden_policy_groups_are_served() {
     let server = Server::start("", &documents()).await;
     let none = json!({});
     let (_, refused) = review(&server, "groups", &none, &none).await;
@@ -218,7 +219,7 @@ async fn admittance(arguments: &[&str]) -> Finished {
 }
 
 #[tokio::test]
-async fn inspect_and_check_accept_policies() {
+async fn inspect_and_check_accept_kubewarden_policies() {
     for (name, interface) in [
         ("guest_policy", "kubewarden:wapc"),
         ("guest_policy_program", "kubewarden:wasi"),

@@ -247,7 +247,7 @@ async fn webhook_configurations_follow_the_live_chains() {
         (&json!(true), &Value::Null)
     );
     assert!(kept["lastWrite"].is_string());
-    // Deleting the last chain removes the webhooks. No write was made without a reason.
+    // Deleting the last chain removes the webhooks. The counts of writes show that there were no unnecessary writes.
     setting.server.delete(PLURAL, "", "secrets");
     until_registered(&setting, &["pods"]).await;
     setting.server.delete(PLURAL, "", "pods");
@@ -260,13 +260,14 @@ async fn webhook_configurations_follow_the_live_chains() {
     let written = metrics.sum("admittance_webhook_configuration_writes_total", &labels);
     assert_eq!(written, Some(6.0));
 
-    // Rights to objects of these names are sufficient.
+    // The program lists and watches only objects with these names, so it needs no rights to other objects.
     for verb in ["list", "watch"] {
         let count = |part: &str| setting.server.count(verb, part);
         let all = [VALIDATING, MUTATING, "secrets"].map(|plural| count(&format!("/{plural}?")));
         assert!(all.iter().all(|count| *count > 0), "{verb}: {all:?}");
         let named = [NAME, SECRET].map(|name| count(&format!("fieldSelector=metadata.name%3D{name}")));
-        // The configurations' name is a prefix of the Secret's name, so requests for the Secret count for both.
+        // The name of the configurations is a prefix of the Secret's name, so the first count includes requests for the
+        // Secret.
         assert_eq!(named, [all.iter().sum(), all[2]], "{verb}");
         assert_eq!(
             count(&format!("/namespaces/{NAMESPACE}/secrets?")),
@@ -279,7 +280,7 @@ async fn webhook_configurations_follow_the_live_chains() {
 /// If webhooks were registered earlier, an API server with the failure policy `Fail` would refuse requests, since no
 /// Pod could answer them.
 #[tokio::test]
-async fn nothing_is_registered_before_a_pod_is_ready() {
+async fn no_webhook_is_registered_before_a_pod_is_ready() {
     let setting = setting();
     let slice = |is_ready: bool| {
         json!({
@@ -424,7 +425,7 @@ async fn until_replaced(setting: &Setting, replicas: &[&Replica]) {
 }
 
 #[tokio::test]
-async fn a_certificate_is_replaced_without_a_gap() {
+async fn a_certificate_is_replaced_without_a_failed_handshake() {
     let setting = setting();
     setting.server.put(PLURAL, chain("pods", "first"));
     let (secret, first) = ending();
@@ -441,7 +442,7 @@ async fn a_certificate_is_replaced_without_a_gap() {
     assert_eq!(secret["data"].as_object().unwrap().len(), 3);
     assert_eq!(setting.server.count("replace", SECRET), 2);
 
-    // A leader that stops leaves the webhook configurations in place, and its successor takes over.
+    // A stopping leader leaves the webhook configurations in place, and another replica takes over.
     assert_eq!(leader.kept().await["isKeeper"], true);
     leader.program.terminate().unwrap();
     leader.program.ended().await.unwrap();
@@ -457,7 +458,7 @@ async fn a_certificate_is_replaced_without_a_gap() {
 }
 
 #[tokio::test]
-async fn a_lost_secret_is_restored_and_replaced() {
+async fn a_deleted_secret_is_replaced_by_one_with_a_new_certificate() {
     let setting = setting();
     setting.server.put(PLURAL, chain("pods", "first"));
     let replica = Replica::start(&setting, &[KEPT, RESOURCES].concat()).await;
@@ -540,7 +541,7 @@ async fn changes_during_an_outage_of_the_api_server_are_written_later() {
 
 /// The PromQL function `increase()` would miss the first failure if the series started with it.
 #[tokio::test]
-async fn counters_of_failures_begin_at_zero() {
+async fn failure_counters_start_at_zero() {
     let setting = setting();
     let config = "
 dialect: { kubernetes: { webhookConfigurations: {}, audit: {} } }
@@ -572,7 +573,7 @@ dialect: { kubernetes: { webhookConfigurations: {}, audit: {} } }
 }
 
 #[tokio::test]
-async fn missing_rights_are_named() {
+async fn missing_rights_in_the_cluster_are_reported_by_name() {
     let setting = setting();
     setting.server.put(PLURAL, chain("pods", "first"));
     setting.server.forbid("get", "secrets");

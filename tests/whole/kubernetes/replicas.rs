@@ -166,7 +166,7 @@ async fn a_hanging_replica_delays_the_other_replicas_and_is_named() {
 }
 
 #[tokio::test]
-async fn replicas_go_on_after_a_kill_and_without_the_api_server() {
+async fn replicas_keep_serving_after_a_kill_and_without_the_api_server() {
     let setting = Setting::new();
     setting.server.put(PLURAL, chain("pods", "first"));
     let [mut leader, mut second, third] = three(&setting).await;

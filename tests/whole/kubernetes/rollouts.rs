@@ -90,7 +90,7 @@ fn by_uid() -> Value {
 }
 
 #[tokio::test]
-async fn replicas_share_the_rollout_of_a_resource() {
+async fn replicas_agree_on_a_rollout_defined_in_a_resource() {
     let setting = Setting::new();
     setting.server.put(PLURAL, by_uid());
     let servers = three(async || start(&setting).await).await;
@@ -104,7 +104,7 @@ async fn replicas_share_the_rollout_of_a_resource() {
 }
 
 #[tokio::test]
-async fn replicas_share_the_rollout_of_a_file() {
+async fn replicas_agree_on_a_rollout_defined_in_a_file() {
     let setting = Setting::new();
     let directory = tempfile::tempdir().unwrap();
     let file = write(&directory, "pods.yaml", by_uid().to_string());

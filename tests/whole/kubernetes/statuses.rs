@@ -23,7 +23,7 @@ fn condition(status: &Value, name: &str) -> (String, String) {
     (text("status"), text("reason"))
 }
 
-/// Waits until the status is about this generation and has this condition, and returns it.
+/// Waits until the chain's status is about this generation and has this condition, and returns the status.
 async fn until(
     setting: &Setting,
     name: &str,

@@ -88,7 +88,7 @@ async fn a_review_in_flight_is_answered_and_its_connection_closed() {
 
 /// kube-apiserver sends reviews until it notices that the endpoint was removed.
 #[tokio::test]
-async fn new_connections_are_served_until_the_delay_is_over() {
+async fn new_connections_are_served_until_the_shutdown_delay_is_over() {
     let mut held = Held::start("1h").await;
     let quick = held.server.program.tls_url("/validate/quick");
     let before = held.server.client.send(request(&quick, &POD.review("before")));

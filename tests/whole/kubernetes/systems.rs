@@ -83,7 +83,7 @@ async fn until_bad(server: &Server, path: &str) {
 }
 
 #[tokio::test]
-async fn policies_of_the_cluster_are_read() {
+async fn policies_stored_in_the_cluster_are_evaluated() {
     let setting = Setting::new();
     define_policies(&setting);
     setting.server.put(POLICIES, policy("by a policy"));
@@ -91,7 +91,7 @@ async fn policies_of_the_cluster_are_read() {
     setting.server.put(BINDINGS, binding("stray", "gone"));
     let server = start_reading(&setting, DEFINITIONS).await;
     assert!(server.message().await.contains("by a policy"));
-    // The status reports a binding whose policy does not exist, which delays no change.
+    // The status reports a binding whose policy does not exist. Such a binding delays no change.
     until_bad(
         &server,
         "validatingadmissionpolicybindings.admissionregistration.k8s.io/stray",
@@ -143,7 +143,7 @@ async fn policies_of_the_cluster_are_read() {
 }
 
 #[tokio::test]
-async fn kinds_of_constraints_can_be_added_and_removed() {
+async fn kinds_of_constraints_can_be_added_and_removed_while_running() {
     let setting = Setting::new();
     let server = start_reading(&setting, DEFINITIONS).await;
     assert_eq!(server.message().await, "");

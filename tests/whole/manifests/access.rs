@@ -224,7 +224,7 @@ async fn rights_and_webhooks_are_printed_for_chains_as_resources() {
         .unwrap();
     assert!(config.contains("oci://registry.example.com/**"), "{config}");
 
-    // Policies of other systems may be read but not written, and only the policies of configured systems.
+    // The program may read policies of other systems but not write them, and only if the system is configured.
     assert!(!with.object("ClusterRole", "").to_string().contains("gatekeeper"));
     let directory = tempfile::tempdir().unwrap();
     let policies = "{ kubernetes: { policies: [Kubernetes, Gatekeeper, Kubewarden, Kyverno] } } ]";
@@ -261,7 +261,7 @@ async fn rights_and_webhooks_are_printed_for_chains_as_resources() {
     assert!(verbs.as_array().unwrap().contains(&json!("delete")), "{verbs}");
 }
 
-/// The leader may change the webhook configurations with its own name and the Secret that it creates.
+/// The leader may change the Secret that it creates, and the webhook configurations that have its own name.
 #[tokio::test]
 async fn the_leader_may_write_its_own_webhook_configurations() {
     let directory = || {

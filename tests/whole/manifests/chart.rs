@@ -312,7 +312,7 @@ async fn every_value_of_the_chart_is_tested() {
 }
 
 #[tokio::test]
-async fn the_schema_refuses_what_cannot_be_installed() {
+async fn the_chart_schema_refuses_values_that_cannot_be_installed() {
     let charts = Charts::new(&chains(), CONFIG).await;
     charts.chart("").await;
     // (values, expected message)
@@ -334,7 +334,7 @@ async fn the_schema_refuses_what_cannot_be_installed() {
 }
 
 #[tokio::test]
-async fn a_chart_can_be_written_again_in_its_directory() {
+async fn a_chart_can_be_written_again_into_the_same_directory() {
     let config = format!(
         "{CONFIG}admin: {{ address: 127.0.0.1:9090, tokens: [ {{ name: ci, role: Admin, file: ci.token }} ] }}\n"
     );
@@ -376,7 +376,7 @@ async fn a_chart_can_be_written_again_in_its_directory() {
 
 /// Two releases in a namespace have only the CustomResourceDefinitions in common.
 #[tokio::test]
-async fn two_releases_do_not_collide() {
+async fn two_helm_releases_in_a_namespace_do_not_collide() {
     for config in [
         "dialect: { kubernetes: { audit: {} } }
 cluster: {}

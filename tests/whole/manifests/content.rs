@@ -97,7 +97,7 @@ async fn every_object_that_the_manifests_name_is_printed() {
 }
 
 #[tokio::test]
-async fn flags_appear_in_the_manifests() {
+async fn flags_set_the_fields_of_the_manifests() {
     // (flags, kind, suffix of the name, JSON Pointer, value)
     let table = [
         (
@@ -270,7 +270,7 @@ async fn flags_appear_in_the_manifests() {
 
 /// Notes say who could be locked out and which requests are not checked.
 #[tokio::test]
-async fn notes_say_what_the_user_must_do() {
+async fn notes_after_the_manifests_say_what_the_user_must_do() {
     let forgetful = chains().replace("pods, pods/ephemeralcontainers", "pods");
     let lock_out = "the webhooks apply to kube-system, and the failure policy is Fail";
     let ephemeral = "add pods/ephemeralcontainers to `resources`";

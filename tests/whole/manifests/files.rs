@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn certificates_of_a_directory_are_used() {
+async fn certificates_in_a_directory_are_used_in_the_manifests() {
     let directory = tempfile::tempdir().unwrap();
     let chains = write(&directory, "pods.yaml", chains());
     let certs = directory.path().join("certs");
@@ -260,7 +260,7 @@ metadata: { name: replicas }
 spec: { policyName: replicas, validationActions: [Deny] }
 ";
 
-/// This includes files without a chain: bindings, and constraints without the plugin that evaluates them.
+/// Files without a chain are printed too: bindings, and constraints without the plugin that evaluates them.
 #[tokio::test]
 async fn every_definition_file_is_printed() {
     let directory = tempfile::tempdir().unwrap();

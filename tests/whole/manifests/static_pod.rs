@@ -1,4 +1,4 @@
-//! A static Pod, with webhooks that files of the API server configure.
+//! A static Pod whose webhooks are configured in files of the API server.
 
 use super::{
     pod::{post, review},
@@ -134,7 +134,7 @@ async fn a_static_pod_has_all_of_its_files() {
 
 /// The program would read the files of an earlier run.
 #[tokio::test]
-async fn files_of_an_earlier_run_are_removed() {
+async fn static_pod_files_of_an_earlier_run_are_removed() {
     let (node, _) = Node::new(CONFIG, &chains(), "").await;
     let files = "/etc/kubernetes/admittance";
     let paths = ["chains/old.yaml", "cluster/kubeconfig"].map(|name| node.path(&format!("{files}/{name}")));
@@ -150,7 +150,7 @@ async fn files_of_an_earlier_run_are_removed() {
 
 /// A static Pod has no service account, so lookups need a kubeconfig.
 #[tokio::test]
-async fn a_node_reads_the_cluster_with_a_kubeconfig() {
+async fn a_static_pod_reads_the_cluster_with_a_kubeconfig() {
     let chains = chains().replace(
         "    - name: images\n",
         "    - name: images\n      namespaceSelector: { matchLabels: { hooks: \"on\" } }\n",

@@ -365,7 +365,7 @@ async fn until_ready(around: &Surroundings, driver: &Front, what: &str, is_so: i
 }
 
 #[tokio::test]
-async fn the_last_good_table_survives_the_loss_of_its_store() {
+async fn the_live_table_survives_the_loss_of_zookeeper() {
     let mut server = blocking(Server::start).await;
     let place = ZooKeeperNode::root(server.address());
     let around = Surroundings::new(&place).await;

@@ -24,7 +24,7 @@ async fn create(driver: &Front, name: &str) -> (u64, String) {
 }
 
 #[tokio::test]
-async fn schedulers_and_drivers_are_readable_only_with_the_password() {
+async fn zookeeper_nodes_are_readable_only_with_the_password() {
     let place = ZooKeeperNode::shared("digest").await;
     let cluster = MesosCluster::default();
     let scheduler = Scheduler::start(&cluster).await.unwrap();

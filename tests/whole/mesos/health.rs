@@ -51,7 +51,7 @@ async fn create(driver: &Front, name: &str) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn healthz_reports_schedulers_like_the_original() {
+async fn healthz_reports_schedulers_like_bcs_mesos_driver() {
     let no_scheduler = json!({
         "result": false,
         "code": 1_405_009,

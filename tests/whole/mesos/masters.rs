@@ -94,7 +94,7 @@ async fn change(exit: MasterExit) {
         };
         assert!(is_clean, "{written:?}");
     }
-    // After the second scheduler's first write, the first one wrote nothing.
+    // The first scheduler wrote nothing after the second scheduler's first write.
     let writes = cluster.writes();
     let turn = writes
         .iter()

@@ -1,5 +1,5 @@
 //! Reads and writes ZooKeeper independently of the program, and runs schedulers that take part in the election like the
-//! original's.
+//! original scheduler.
 
 use std::{sync::Arc, time::Duration};
 

@@ -216,7 +216,7 @@ async fn a_hanging_driver_delays_the_other_drivers_and_is_named() {
 }
 
 #[tokio::test]
-async fn drivers_go_on_after_a_kill_and_without_zookeeper() {
+async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
     let server = blocking(Server::start).await;
     let place = ZooKeeperNode::root(server.address());
     // The scheduler is registered in another ensemble, so it stays known when this server stops.

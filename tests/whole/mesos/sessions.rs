@@ -15,7 +15,7 @@ fn of_cluster() -> String {
     format!("{DRIVERS}/{CLUSTER}")
 }
 
-/// Returns the driver's only node in each of its two locations. The second location also has nodes of clusters.
+/// Returns the driver's node in each of its two locations. In the second location, there are also nodes of clusters.
 async fn registered(nodes: &Nodes) -> (Node, Node) {
     let is_driver = |node: &Node| node.name.starts_with("_c_");
     let in_service = nodes
@@ -125,7 +125,7 @@ async fn a_driver_registers_in_two_locations_and_again_after_a_lost_session() {
 }
 
 #[tokio::test]
-async fn an_ensemble_that_loses_its_leader_stops_no_request() {
+async fn requests_succeed_while_the_zookeeper_ensemble_elects_a_leader() {
     let mut ensemble = blocking(|| Ensemble::start(3)).await;
     let place = ZooKeeperNode::root(&ensemble.addresses());
     let cluster = MesosCluster::default();

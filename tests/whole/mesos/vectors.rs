@@ -202,7 +202,7 @@ fn definitions(hooks: &Hooks) -> String {
 }
 
 #[tokio::test]
-async fn replies_match_the_vectors_of_the_original() {
+async fn replies_match_the_test_vectors_of_bcs_mesos_driver() {
     let hooks = Hooks::start().await;
     let mesos = Mesos::new(&definitions(&hooks), &[("hook.hooks", hooks.address)]).await;
     let mut wrong = Vec::new();
@@ -260,7 +260,7 @@ async fn ask(mesos: &Mesos, hooks: &Hooks, vector: &Vector) -> Vec<String> {
     let called: Vec<&str> = calls.iter().map(|call| call.path.trim_matches('/')).collect();
     expect("calls", format!("{called:?}"), format!("{:?}", vector.called));
 
-    // The first hook gets the client's bytes. Each later hook gets the last valid reply of the earlier ones.
+    // The first hook gets the client's bytes. Each later hook gets the most recent valid reply of an earlier hook.
     let has_plugins = vector
         .hooks
         .iter()

@@ -164,7 +164,7 @@ pub(super) fn wrong(
     wrong
 }
 
-/// Returns all requests to these schedulers and the problems with them.
+/// Returns all requests to these schedulers, and the problems with these requests.
 pub(super) fn received(schedulers: &[&Scheduler]) -> (Vec<SchedulerRequest>, Vec<String>) {
     let received = schedulers.iter().flat_map(|scheduler| scheduler.received());
     let problems = schedulers.iter().flat_map(|scheduler| scheduler.problems());

@@ -37,12 +37,12 @@ fn error_of(reply: &Reply) -> String {
 }
 
 #[tokio::test]
-async fn an_evaluation_has_an_outcome_and_no_effect() {
+async fn an_evaluation_returns_an_outcome_and_changes_nothing() {
     let setup = Setup::with(&chain("one.wasm", "")).await;
     let object = application("shop", "web", "nginx:1");
     let before = setup.json_of(&["status"]).await;
 
-    // The definitions name another module beside the live chain's file.
+    // The definitions name another module, which is in the same directory as the live chain's file.
     let body = json!({"definitions": chain("two.wasm", ""), "request": {"object": object, "user": "ann"}});
     let reply = setup.evaluated(&body).await;
     let decision = &reply["decision"];
@@ -220,7 +220,7 @@ const TOKENS: &str = "admin:
 /// An evaluation runs code that the definitions choose, so it needs the role that may apply definitions. Listing the
 /// matching chains does not.
 #[tokio::test]
-async fn evaluating_needs_the_role_that_may_change_definitions() {
+async fn evaluation_needs_the_role_that_may_change_definitions() {
     let directory = tempfile::tempdir().unwrap();
     for (name, token) in [
         ("board", "the-token-of-who-reads"),
@@ -259,7 +259,7 @@ async fn evaluating_needs_the_role_that_may_change_definitions() {
 }
 
 #[tokio::test]
-async fn programs_can_ask_which_chains_apply() {
+async fn the_admin_api_lists_the_chains_that_apply_to_a_request() {
     let setup = Setup::with(&chain(
         "one.wasm",
         "      namespaceSelector: { operator: NotIn, values: [system] }\n",

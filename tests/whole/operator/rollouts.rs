@@ -25,7 +25,7 @@ async fn metric(setup: &Setup, name: &str) -> Option<f64> {
 }
 
 #[tokio::test]
-async fn a_candidate_decides_its_share() {
+async fn a_candidate_decides_its_share_of_the_requests() {
     let setup = Setup::with(&rolled_out("{ steps: [50, 100], by: uid, pause: 1h }")).await;
     let mut decided = [0; 2];
     for number in 0..40 {

@@ -7,7 +7,8 @@ use tempfile::TempDir;
 
 use crate::scene::{BCS, application, store, write};
 
-/// A driver whose definitions are in a directory and whose plugin can have any version, and the commands for it.
+/// A driver with definitions in a directory and a plugin in any of several versions. The methods run commands against
+/// the driver.
 pub(super) struct Setup {
     pub(super) directory: TempDir,
     pub(super) program: Admittance,

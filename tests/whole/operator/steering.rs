@@ -135,7 +135,7 @@ async fn a_rollback_restores_the_exact_module() {
 }
 
 #[tokio::test]
-async fn impossible_changes_are_refused_and_change_nothing() {
+async fn impossible_commands_are_refused_and_change_nothing() {
     let setup = Setup::with(&chain("one.wasm", "")).await;
     let wrong = chain("one.wasm", "").replace("settings: { name: a }", "settings: { nmae: a }");
     let missing = chain("three.wasm", "");

@@ -26,8 +26,8 @@ use Expected::{Allowed, Changed, Denied, Invalid, Noted};
 
 const NO_EXPLANATION: &str = "the webhook denied the request without explanation";
 
-/// (row, phase, version sent to the webhook, its answer, expected result). `UID` stands for the
-/// uid of the request.
+/// (row, phase, version sent to the webhook, the webhook's answer, expected result). `UID` stands for the uid of the
+/// request.
 type Row = (&'static str, &'static str, &'static str, Value, Expected);
 
 fn patch() -> Value {
@@ -41,7 +41,7 @@ fn answer(version: &str, response: &Value) -> Value {
     })
 }
 
-/// Returns an allowing answer with the right uid; the members of `with` override its own.
+/// Returns an allowing answer with the right uid, in which the members of `with` override the default members.
 fn allowed(version: &str, with: &Value) -> Value {
     let mut response = json!({"uid": "UID", "allowed": true});
     response

@@ -81,8 +81,8 @@ async fn ten_calls_run_concurrently() {
     let (server, hooks) = calling_together("http/1.1").await;
     let opened = at_once(&server, &hooks).await;
     assert_eq!(opened.len(), CALLS, "none waits for another");
-    // A connection becomes reusable only shortly after its answer, so a repetition may open another one. At least one
-    // repetition must reuse all of them.
+    // A connection returns to the pool a moment after its reply, so a call that begins earlier may open a new
+    // connection. At least one repetition must open none.
     let mut known = opened;
     let mut opens_none = false;
     for _ in 0..5 {
@@ -102,7 +102,8 @@ async fn ten_calls_run_concurrently() {
     ran("C14", ["C14.1", "C14.2", "C14.3", "C14.6", "C14.8"]);
 }
 
-/// Webhooks are not called for webhook configurations, so that a broken webhook can be removed, nor for access reviews.
+/// Access reviews call no webhooks. Writes of webhook configurations call none either, so that a broken webhook can be
+/// removed.
 async fn webhook_configurations_and_access_reviews_call_no_webhook() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async {
@@ -182,7 +183,7 @@ async fn webhook_configurations_and_access_reviews_call_no_webhook() {
 }
 
 #[tokio::test]
-async fn a_dry_run_that_is_refused_costs_no_call() {
+async fn a_dry_run_refused_for_side_effects_calls_no_webhook() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async { Answer::allow() }).await;
     let with = json!({"sideEffects": "Some"});

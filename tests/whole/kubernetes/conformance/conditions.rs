@@ -165,7 +165,7 @@ fn documents() -> Vec<(&'static str, Value, Option<&'static str>)> {
     ]
 }
 
-/// Each document is in a separate file, and the program reads all of them together.
+/// Returns the rows whose documents the program accepts. It reads all documents together, each from a file of its own.
 async fn which_are_accepted(hooks: &Hooks) -> Vec<&'static str> {
     let directory = tempfile::tempdir().unwrap();
     let documents = documents();

@@ -1,6 +1,7 @@
-//! What kube-apiserver's own tests of admission webhooks check, in our words, and whether Admittance does the same. The
-//! sources are the tests of kubernetes/apiserver (`admission/plugin/webhook`, `util/webhook`) and kubernetes
-//! (`test/integration/apiserver/admissionwebhook`). The last rows of C2 were measured on kube-apiserver 1.36.
+//! Lists, in our own words, what kube-apiserver's tests of admission webhooks check, and whether Admittance does the
+//! same. The sources are the tests of kubernetes/apiserver (`admission/plugin/webhook`, `util/webhook`) and kubernetes
+//! (`test/integration/apiserver/admissionwebhook`). The last rows of group C2 (webhooks that change the object) were
+//! measured on kube-apiserver 1.36.
 
 /// Whether Admittance behaves as a row says, and where that is tested.
 #[derive(Clone, Copy, Debug)]

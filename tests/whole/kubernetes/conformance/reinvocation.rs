@@ -8,7 +8,8 @@ use crate::kubernetes::{
     server::{POD, Server},
 };
 
-/// (row; webhooks in order, each with the label that it sets and its other fields; calls of each; resulting labels)
+/// (row; webhooks in order, each with the label that it sets and its other fields; number of calls of each webhook;
+/// resulting labels)
 type Row = (&'static str, Vec<(&'static str, Value)>, Vec<usize>, Value);
 
 fn rows() -> Vec<Row> {
