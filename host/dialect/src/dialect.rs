@@ -16,7 +16,8 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     /// Decides from the head of a request whether a chain could apply to it.
     fn classify(&self, head: &Parts) -> Class;
 
-    /// Returns the query for the upstream's stored object; `None`, the default, if [`read`](Self::read) needs none.
+    /// Returns the query that fetches the object stored upstream. Returns `None`, the default, if [`read`](Self::read)
+    /// does not need the object.
     ///
     /// The object in the reply becomes the [`StoredState`](crate::StoredState) of the request. The front door calls
     /// this only if a chain could apply to the request.
@@ -61,7 +62,8 @@ pub trait Dialect: Send + Sync + Debug + 'static {
 
     /// Returns the body to forward after the chains changed the object to `object` with `patch`.
     ///
-    /// `body` is [`Reading::Admit::canonical`], or else the received body. The default returns the text of the object.
+    /// `body` is [`Reading::Admit::canonical`], or else the received body. The default implementation returns the text
+    /// of the object.
     ///
     /// # Errors
     ///
@@ -78,8 +80,9 @@ pub trait Dialect: Send + Sync + Debug + 'static {
         Ok(Bytes::copy_from_slice(object.text().as_bytes()))
     }
 
-    /// Returns an HTTP request without credentials that the dialect reads as this admission request, or an example of
-    /// such a request if `request` is `None`. Without such a request, returns `None`, like the default.
+    /// Returns an HTTP request, without credentials, that the dialect reads as this admission request. If `request` is
+    /// `None`, the HTTP request is an example. Returns `None` if there is no such request; the default implementation
+    /// always does.
     fn written(&self, request: Option<&Request>) -> Option<http::Request<String>> {
         let _ = request;
         None
@@ -124,7 +127,7 @@ impl Inspection {
         }
     }
 
-    /// Returns the query that finds the chains for the request.
+    /// Returns the parts of the request by which its chains are found.
     pub fn outline(&self) -> Outline<'_> {
         Outline {
             operation: self.operation,

@@ -36,7 +36,7 @@ pub enum EndReason<'a> {
         /// The reason, as a sentence.
         reason: &'a str,
     },
-    /// The body was interrupted, or is malformed in HTTP.
+    /// The body was cut off, or its HTTP framing is malformed.
     #[display("the request's body cannot be read: {reason}")]
     BodyUnreadable {
         /// The reason, as a sentence.
@@ -180,7 +180,7 @@ pub fn ambiguous(why: &str) -> Rejection {
     )
 }
 
-/// Returns the rejection of a request if a header or query parameter overrides its method or path.
+/// Returns a rejection if a header or query parameter of the request overrides its method or path.
 pub fn overridden(head: &Parts) -> Option<Rejection> {
     let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let sent = head.headers.iter();

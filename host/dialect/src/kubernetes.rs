@@ -45,7 +45,8 @@ impl KubernetesApi {
             Method::GET | Method::HEAD | Method::OPTIONS => {
                 return Ok(is_upgrade.then_some(Operation::Connect));
             }
-            // The API server would treat the request as a write, but a server behind it could open a connection.
+            // The API server would treat the request as a write, but the server to which it passes the request could
+            // open a connection.
             _ if is_upgrade => {
                 let message = "a write to a subresource must not ask to switch protocols";
                 return Err(Rejection::new(RejectionKind::Ambiguous, message));
@@ -200,7 +201,8 @@ fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
     }
 }
 
-/// Returns the kind of an object. The object must name it: the API server falls back to the path, but hooks cannot.
+/// Returns the kind of an object. The object must state it: the API server takes a missing kind from the path, but
+/// hooks cannot.
 fn kind_of(object: &Object) -> Result<GroupVersionKind, Rejection> {
     let head = object.head();
     match (&head.api_version, &head.kind) {
@@ -214,7 +216,8 @@ fn kind_of(object: &Object) -> Result<GroupVersionKind, Rejection> {
     }
 }
 
-/// Parses the options in the body. Go clients may send Protocol Buffers, which hooks cannot read: those are left out.
+/// Parses the options in the body. Go clients may send them as Protocol Buffers, which hooks cannot read; then there
+/// are no options.
 fn delete_options(head: &Parts, body: &Bytes) -> Option<Object> {
     let readable = is_json(head) && !body.is_empty();
     readable.then(|| Object::parse(body).ok()).flatten()
@@ -233,7 +236,8 @@ fn is_json(head: &Parts) -> bool {
     values.next().is_none() && essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Rejects a request for which `what` was not fetched, because no chain applied when its head was read.
+/// Returns the rejection of a request for which `what` was not fetched, because no chain applied when the head was
+/// read.
 fn unsettled(what: &str) -> Rejection {
     let message = format!("chains inspect this request, and {what} is not known: send the request again");
     Rejection::new(RejectionKind::Malformed, message)

@@ -1,4 +1,4 @@
-//! The dialect of any JSON API that rules in the configuration describe.
+//! The dialect of JSON APIs whose requests are described by rules in the configuration.
 
 mod document;
 mod matching;
@@ -22,15 +22,15 @@ use crate::{
     json_reply, overridden, template::wrap_at,
 };
 
-/// The dialect of a JSON API that rules describe.
+/// The dialect of a JSON API whose requests are described by rules.
 ///
 /// The first route that matches the method and the path of a request applies. Without a match, reads pass unchanged,
 /// and [`Unmatched`] configures the handling of writes.
 ///
 /// A path is matched in every way in which servers read paths, so that encoded letters, dot segments and doubled
-/// slashes do not bypass a route. If a lenient server could match a request to another route, or to a route where there
-/// is none, the request is refused. Reasons are segment parameters, another case, backslashes, NUL, double encoding, a
-/// method in lower case, and headers that override the method or path.
+/// slashes do not bypass a route. If a lenient server could match a request to another route, or could match a request
+/// that has no route, the request is refused. This concerns segment parameters, another case, backslashes, NUL, double
+/// encoding, a method in lower case, and headers that override the method or path.
 #[derive(Debug)]
 pub struct Rest {
     routes: Vec<Arc<PreparedRoute>>,
@@ -221,7 +221,8 @@ impl PreparedRoute {
     }
 }
 
-/// Returns the fields that no stage may change. By default they are those from which name, namespace and kind are read.
+/// Returns the fields that no stage may change. By default, these are the fields from which name, namespace and kind
+/// are read.
 fn identity(route: &Route) -> Result<IdentityFields, RouteProblem> {
     let outside = |pointer: &str| RouteProblem::Identity {
         pointer: pointer.to_owned(),

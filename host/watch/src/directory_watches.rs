@@ -22,7 +22,7 @@ use crate::{
     trail,
 };
 
-/// Creates a watcher of the operating system, which calls the handler for each notification.
+/// Creates a file watcher of the operating system that calls the handler for each notification.
 pub(crate) type Open = fn(Handler) -> notify::Result<RecommendedWatcher>;
 
 pub(crate) fn open(handler: Handler) -> notify::Result<RecommendedWatcher> {
@@ -43,7 +43,7 @@ pub(crate) struct EventSignal {
 
 #[derive(Debug, Default)]
 struct Watched {
-    /// The files, and the directories whose files are watched.
+    /// The watched files, and the directories in which files are watched.
     paths: HashSet<PathBuf>,
     names: HashSet<OsString>,
     extensions: Extensions,
@@ -59,13 +59,13 @@ impl EventSignal {
         self.is_settled.load(Ordering::Acquire)
     }
 
-    /// Returns whether a file was being written within this time. Without the limit, a lost notification about the end
-    /// of a write would hold up all checks.
+    /// Returns whether any open file was written to within this time. Without the limit, a lost notification about the
+    /// end of a write would hold up all checks.
     pub(crate) fn is_written_to(&self, within: Duration) -> bool {
         !self.written_to(within).is_empty()
     }
 
-    /// Returns the files that were being written within this time, sorted.
+    /// Returns the open files that were written to within this time, sorted.
     pub(crate) fn written_to(&self, within: Duration) -> Vec<PathBuf> {
         let mut written = self.written.lock();
         written.retain(|_, last| last.elapsed() < within);
@@ -74,7 +74,7 @@ impl EventSignal {
         paths
     }
 
-    /// Records which of the files are watched and being written, and returns whether there are any.
+    /// Records the watched files among these paths as being written, and returns whether there are any.
     fn record_opened(&self, mut paths: Vec<PathBuf>) -> bool {
         {
             let watched = self.watched.lock();
@@ -145,7 +145,7 @@ impl notify::EventHandler for Handler {
             }
             // A check opens files, and must not trigger another check.
             EventKind::Access(_) => {}
-            // An event for closing the file follows, which signals the change.
+            // The event for closing the file follows, and signals the change.
             EventKind::Create(CreateKind::File) => {
                 self.0
                     .record_opened(event.paths.into_iter().filter(|path| is_new(path)).collect());
@@ -165,7 +165,8 @@ impl notify::EventHandler for Handler {
     }
 }
 
-/// Returns whether the creator of a file opened it, so that an event for closing it follows. A link was not opened.
+/// Returns whether creating the file also opened it, in which case an event for closing it follows. Creating a link
+/// opens nothing.
 fn is_new(path: &Path) -> bool {
     path.symlink_metadata()
         .is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 1)
@@ -183,7 +184,8 @@ pub(crate) struct DirectoryWatches {
 }
 
 impl DirectoryWatches {
-    /// Creates the registrations. Without notifications, a warning names `poll`, the interval of polling.
+    /// Creates the registrations. If notifications are unavailable, a warning states `poll`, the interval at which
+    /// changes are looked for instead.
     pub(crate) fn new(open: Open, signal: Arc<EventSignal>, poll: Duration) -> Self {
         Self {
             open,
@@ -195,7 +197,7 @@ impl DirectoryWatches {
         }
     }
 
-    /// Registers for the events of all directories in which a change may alter what these paths lead to.
+    /// Registers for events in all directories in which a change may alter what these paths lead to.
     pub(crate) fn watch(&mut self, paths: &[PathBuf], extensions: Extensions) {
         if self.watcher.is_none() {
             match (self.open)(Handler(self.signal.clone())) {
@@ -207,7 +209,7 @@ impl DirectoryWatches {
             return;
         };
         self.signal.set_watched(paths, extensions);
-        // All directories are registered again: a moved or removed directory takes its registration along.
+        // All directories are registered again: a registration follows a moved directory, and ends with a removed one.
         for directory in std::mem::take(&mut self.watched) {
             if let Err(error) = watcher.unwatch(&directory) {
                 tracing::trace!(%error, directory = %directory.display(), "it is no longer watched");
@@ -222,7 +224,7 @@ impl DirectoryWatches {
                 Ok(()) => {
                     self.watched.insert(directory);
                 }
-                // The directory was removed meanwhile. An event of its parent follows.
+                // The directory was removed meanwhile. An event from its parent directory follows.
                 Err(error) if matches!(error.kind, ErrorKind::PathNotFound) => {}
                 Err(error) => failed = Some(error),
             }
@@ -300,7 +302,7 @@ mod tests {
         }
     }
 
-    /// Returns whether the event signal reported a complete or an incomplete change; `None` if it reported nothing.
+    /// Returns whether the change that the event signal reported is complete; `None` if it reported no change.
     async fn signalled(signal: &EventSignal) -> Option<bool> {
         tokio::time::timeout(Duration::ZERO, signal.notify.notified())
             .await

@@ -20,14 +20,14 @@ use rustix::fs::OFlags;
 
 use crate::Stamp;
 
-/// The number of retries for a file that changes while it is read, and the pause before each.
+/// The number of times that a file is read again because it changed during the read, and the pause before each.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The flags that open a path of any file type without blocking.
 pub const NO_WAIT: i32 = OFlags::NONBLOCK.union(OFlags::NOCTTY).bits().cast_signed();
 
-/// Opens a regular file for reading, without blocking for other kinds of files.
+/// Opens a regular file for reading. Refuses other kinds of files without blocking.
 ///
 /// # Errors
 ///
@@ -41,7 +41,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a regular file for appending. Only the owner may read a new file, because logs may hold secrets.
+/// Opens a regular file for appending. A new file can be read only by its owner, because logs may hold secrets.
 ///
 /// # Errors
 ///
@@ -86,12 +86,12 @@ pub fn sync_directory(path: &Path) -> io::Result<()> {
 
 /// Reads a regular file of at most `limit` bytes, and its metadata.
 ///
-/// A file that changes while it is read is read again, for about 200 ms. This blocks.
+/// If the file changes during the read, the read is repeated, for about 200 ms. This blocks.
 ///
 /// # Errors
 ///
-/// Fails if the file cannot be opened or read: with [`io::ErrorKind::FileTooLarge`] beyond the limit, and with
-/// [`io::ErrorKind::ResourceBusy`] if it keeps changing.
+/// Fails if the file cannot be opened or read: with [`io::ErrorKind::FileTooLarge`] if it is larger than the limit, and
+/// with [`io::ErrorKind::ResourceBusy`] if it keeps changing.
 pub fn read_with_metadata(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metadata)> {
     for attempt in 0..ATTEMPTS {
         if attempt > 0 {
@@ -169,7 +169,7 @@ fn check_regular(metadata: &Metadata) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
-/// The reason why a secret file cannot be used.
+/// The reason why a file with a secret cannot be used.
 #[derive(Debug)]
 pub enum SecretError {
     /// The file cannot be read.
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn appending_creates_a_private_file() {
+    fn a_file_created_for_appending_is_readable_only_by_its_owner() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         for text in ["a", "b"] {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_up_to_the_limit() {
+    fn a_file_larger_than_the_limit_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         std::fs::write(&path, "abc").unwrap();

@@ -5,7 +5,8 @@ use tokio::sync::watch;
 
 use crate::{Fingerprint, Watch, WatchConfig, blocking};
 
-/// A value that is loaded from files, and again when they change. Clones share it. The last valid value stays in use.
+/// A value that is loaded from files, and loaded again when they change. Clones share the value. While the files cannot
+/// be loaded, the last valid value stays in use.
 #[derive(derive_more::Debug)]
 // Omits the value, which may be secret.
 #[debug("FileValue {{ .. }}")]
@@ -19,7 +20,7 @@ struct Inner<T> {
 
 struct Source<T> {
     load: Arc<dyn Fn() -> Result<T, String> + Send + Sync>,
-    /// The content of the files before the first load.
+    /// The content of the files just before they were first loaded.
     seen: Fingerprint,
     /// The error, if the current content of the files cannot be loaded.
     problem: Mutex<Option<String>>,
@@ -61,7 +62,7 @@ impl<T> FileValue<T> {
         self.0.current.borrow().clone()
     }
 
-    /// Returns a receiver of every value that is loaded from now on.
+    /// Returns a receiver for the values that are loaded from now on.
     pub fn subscribe(&self) -> watch::Receiver<Arc<T>> {
         self.0.current.subscribe()
     }
@@ -86,7 +87,8 @@ impl<T: Send + Sync + 'static> FileValue<T> {
         }
     }
 
-    /// Loads the value again now, and reports it or the error. Use this if the value depends on more than its files.
+    /// Loads the value again now, and reports it or the error. Use this if something other than the files has changed
+    /// on which the value depends.
     pub async fn reload(&self, mut report: impl FnMut(Result<&T, &str>)) {
         if let Some(source) = &self.0.source {
             self.load_from(source, &mut report).await;
@@ -124,7 +126,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_last_valid_value_stays_in_use() {
+    async fn an_invalid_file_does_not_replace_the_last_valid_value() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("number");
         fs::write(&path, "1").unwrap();

@@ -20,11 +20,11 @@ pub struct Fingerprint {
     pub(crate) extensions: Extensions,
 }
 
-/// The extensions, in any case, of those files in a directory that are read. With extensions, hidden files are left
-/// out; an empty list selects all files.
+/// The file name extensions, in lower or upper case, that select which files in a directory are read. Hidden files are
+/// then left out. An empty list selects all files.
 pub type Extensions = &'static [&'static str];
 
-/// Returns whether an entry of a directory is read, by its name alone. Backups of editors are not: `a.yaml~`,
+/// Returns whether the name of a directory entry selects it to be read. Backups of editors are not selected: `a.yaml~`,
 /// `#a.yaml#` and `a.yaml.bak` have other extensions, and `.#a.yaml` is hidden.
 pub fn is_selected_file(path: &Path, extensions: Extensions) -> bool {
     let is_hidden = |name: &OsStr| name.as_encoded_bytes().starts_with(b".");
@@ -49,17 +49,17 @@ pub(crate) enum Content {
 }
 
 impl Fingerprint {
-    /// Reads these paths, and all files of directories. This blocks.
+    /// Reads these paths, and all files in the directories among them. This blocks.
     pub fn read(paths: impl IntoIterator<Item = PathBuf>) -> Self {
         Self::read_extensions(paths, &[])
     }
 
-    /// Reads these paths; of directories, only the files with these extensions. This blocks.
+    /// Reads these paths. In the directories among them, reads only the files with these extensions. This blocks.
     pub fn read_extensions(paths: impl IntoIterator<Item = PathBuf>, extensions: Extensions) -> Self {
         Self::with(paths, extensions, &mut Digests::default())
     }
 
-    /// Returns one digest of all paths and contents, which is the same in every process.
+    /// Returns one digest of all paths and contents. Every process computes the same digest for them.
     pub fn digest(&self) -> [u8; 32] {
         let mut hasher = Sha256::new();
         for (path, content) in &self.contents {
@@ -127,7 +127,7 @@ impl Content {
 
     fn read(path: &Path, extensions: Extensions, digests: &mut Digests) -> Self {
         Self::try_read(path, extensions, digests).unwrap_or_else(|error| match error.kind() {
-            // The file does not exist, a link is dangling, or a file is in place of a directory.
+            // The file does not exist, a link is dangling, or a parent is not a directory.
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Absent,
             kind => Self::Unreadable(kind),
         })
@@ -150,7 +150,8 @@ impl Content {
             if is_directory && extensions.is_empty() || !is_selected_file(&path, extensions) {
                 continue;
             }
-            // A directory with the extension of a file is an operator's mistake. Its removal is a change.
+            // Naming a directory like a file is an operator's mistake. The directory is recorded, so that removing it
+            // is a change.
             let content = if is_directory {
                 Self::Other
             } else {
@@ -172,7 +173,8 @@ pub(crate) struct Digests {
 /// The resolution of the clocks of file systems. A second write within this time may leave the stamp unchanged.
 const COARSENESS: Duration = Duration::from_secs(2);
 
-/// The size in bytes above which a changed stamp counts as a change: reading would take long, and no such file is used.
+/// A file above this size in bytes counts as changed if its stamp has changed: reading it would take long, and no such
+/// file is used.
 const LARGEST: u64 = 256 << 20;
 
 impl Digests {
@@ -199,7 +201,7 @@ impl Digests {
         #[allow(clippy::disallowed_methods, reason = "it is compared with the times of files")]
         let now = SystemTime::now();
         let mut file = file::open(path)?;
-        // The path may lead to a different file than before, so the stamp of the open file is taken.
+        // The path may by now lead to a different file, so the stamp is taken from the open file.
         let stamp = Stamp::from_metadata(&file.metadata()?);
         let digest = digest(&mut (&mut file).take(LARGEST))?;
         if stamp.is_settled(now) {
@@ -222,7 +224,8 @@ fn digest(file: &mut impl Read) -> io::Result<[u8; 32]> {
     }
 }
 
-/// The metadata of a file. Equal stamps mean equal content, if it was read more than two seconds after the last change.
+/// The metadata of a file. Equal stamps mean equal content if the file was read more than two seconds after its last
+/// change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     file: (u64, u64),

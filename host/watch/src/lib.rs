@@ -30,15 +30,15 @@ pub use self::{
 /// The delays after which a [`Watch`] checks for changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchConfig {
-    /// The time without events before a check, which happens at the latest after ten times this long. Default: 100 ms.
+    /// A check waits until there was no event for this long, but at most ten times as long. Default: 100 ms.
     pub debounce: Duration,
-    /// The shorter delay after a file was closed by its writer or renamed: the file is complete, and only changes to
-    /// other files may follow. Default: 10 ms.
+    /// The delay in place of `debounce` after a file was closed by its writer or renamed: that file is complete, and
+    /// only changes to other files may follow. Default: 10 ms.
     pub settle: Duration,
     /// The delay after the last write to a file that is still open, and may be incomplete. The check happens after ten
     /// times this long at the latest. Default: 2 s.
     pub hold: Duration,
-    /// The interval of checks without events. Default: 10 s.
+    /// The interval at which changes are looked for without events. Default: 10 s.
     pub poll: Duration,
 }
 
@@ -112,7 +112,7 @@ impl Watch {
         }
     }
 
-    /// Returns a handle that waits for the writers of the watched files.
+    /// Returns a handle that waits until the watched files are no longer being written.
     pub fn writers(&self) -> Writers {
         Writers {
             config: self.config,
@@ -152,7 +152,8 @@ impl Watch {
         }
     }
 
-    /// Returns the content of the paths once two checks in a row agree, or once it has changed for too long.
+    /// Returns the content of the paths once two checks in a row find the same, or once it has kept changing for too
+    /// long.
     async fn until_quiet(&self, mut found: Fingerprint) -> Fingerprint {
         let latest = Instant::now() + self.config.hold * PATIENCE;
         loop {
@@ -208,7 +209,7 @@ impl Watch {
     }
 }
 
-/// Waits for the writers of watched files.
+/// Waits until watched files are no longer being written.
 #[derive(Clone, Debug)]
 pub struct Writers {
     config: WatchConfig,

@@ -25,7 +25,7 @@ const POLLED: WatchConfig = WatchConfig {
     poll: Duration::from_millis(10),
 };
 
-/// Fails like a system that has no notifications left.
+/// Fails like an operating system that allows no more watches.
 fn none_left(_: directory_watches::Handler) -> notify::Result<notify::RecommendedWatcher> {
     Err(notify::Error::new(notify::ErrorKind::MaxFilesWatch))
 }
@@ -45,8 +45,8 @@ async fn changed(watch: &mut Watch) -> Vec<PathBuf> {
         .expect("no change is seen")
 }
 
-/// Waits until a change to a scratch file is reported, so that later changes are found by notifications instead of the
-/// first check.
+/// Waits until a change to a scratch file is reported. The initial check is then over, so only notifications reveal
+/// later changes.
 async fn armed(watch: &mut Watch, scratch: &Path) {
     fs::write(scratch, "armed").unwrap();
     assert_eq!(changed(watch).await, [scratch]);
@@ -217,7 +217,7 @@ async fn every_way_of_changing_a_file_is_reported() {
 
 /// None of the steps changes the content, so only the change to another file is reported.
 #[tokio::test]
-async fn writes_without_new_content_are_not_changes() {
+async fn writes_that_leave_the_content_the_same_are_not_reported() {
     type Step = fn(&Path);
     let cases: [(&str, Step); 5] = [
         ("read", |root| {
@@ -300,7 +300,7 @@ async fn changes_since_a_fingerprint_are_reported() {
 
 /// A file that its writer has closed is complete, so the check does not wait for the debounce.
 #[tokio::test]
-async fn a_closed_file_is_reported_at_once() {
+async fn a_change_is_reported_as_soon_as_its_writer_closes_the_file() {
     let directory = TempDir::new().unwrap();
     let [file, scratch] = ["file", "scratch"].map(|name| directory.path().join(name));
     let paths = [file.clone(), scratch.clone()];
@@ -315,7 +315,7 @@ async fn a_closed_file_is_reported_at_once() {
 }
 
 #[tokio::test]
-async fn an_open_file_is_reported_after_its_last_write() {
+async fn a_change_to_an_open_file_is_reported_after_the_last_write() {
     use std::io::Write as _;
     let directory = TempDir::new().unwrap();
     let [file, scratch] = ["file", "scratch"].map(|name| directory.path().join(name));
@@ -329,7 +329,7 @@ async fn an_open_file_is_reported_after_its_last_write() {
     for step in ["made", "written anew"] {
         let mut writer = fs::File::create(&file).unwrap();
         for half in ["the first half, ", "the second half"] {
-            // The time is long enough for a check to happen if the open file did not delay it.
+            // This is long enough for a check, unless the open file delays it.
             let seen = tokio::time::timeout(held.debounce * 40, watch.changed()).await;
             assert!(seen.is_err(), "{step}: before {half:?}");
             writer.write_all(format!("{step}: {half}").as_bytes()).unwrap();
@@ -343,7 +343,7 @@ async fn an_open_file_is_reported_after_its_last_write() {
     neighbour.write_all(b"a line").unwrap();
     fs::write(&file, "whole").unwrap();
     assert_eq!(changed(&mut watch).await, std::slice::from_ref(&file));
-    // A file that stays open is reported when it was not written to for `hold`.
+    // A file that stays open is reported once it has not been written to for `hold`.
     let brief = WatchConfig {
         hold: Duration::from_millis(50),
         ..NOTICED
@@ -357,7 +357,7 @@ async fn an_open_file_is_reported_after_its_last_write() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_still_being_written_is_reported() {
+async fn files_that_are_still_being_written_are_listed() {
     use std::io::Write as _;
     let directory = TempDir::new().unwrap();
     // Notifications name the canonical path.

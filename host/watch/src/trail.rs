@@ -4,11 +4,12 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// The number of symbolic links that Linux follows in one path.
+/// The maximum number of symbolic links that Linux follows in one path.
 const MOST_LINKS: usize = 40;
 
-/// Returns the directories in which a change may alter what this path leads to, as paths without symbolic links: the
-/// parents of the file and of each symbolic link in the path, or else the last directory that exists.
+/// Returns the directories in which a change may alter what this path leads to: the parents of the file and of each
+/// symbolic link on the way, or, if the path is dangling, the last directory that exists. The returned paths contain no
+/// symbolic links.
 pub(crate) fn directories(path: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     follow(path, &mut found);
@@ -86,7 +87,7 @@ mod tests {
         symlink("round", root.join("round")).unwrap();
         symlink("nowhere/file", root.join("dangling")).unwrap();
         fs::write(root.join("file"), "").unwrap();
-        // (path, directories to watch for it), both relative to the root.
+        // (path, directories to watch for the path), all relative to the root.
         for (path, expected) in [
             ("file", &[""][..]),
             ("absent", &[""]),

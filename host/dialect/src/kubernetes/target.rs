@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn paths_name_a_resource_or_are_refused() {
+    fn the_resource_is_read_from_a_path_unless_the_path_is_ambiguous() {
         for (path, expected) in [
             ("/api/v1/pods", "v1/pods - - -"),
             ("/api/v1/namespaces/a/pods", "v1/pods a - -"),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_connections_are_recognized() {
+    fn paths_that_open_a_connection_are_recognized() {
         for (path, expected) in [
             ("/api/v1/namespaces/a/pods/b/exec", true),
             ("/api/v1/namespaces/a/services/b/proxy/x", true),

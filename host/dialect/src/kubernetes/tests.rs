@@ -216,7 +216,7 @@ fn a_body_that_servers_could_read_differently_is_refused() {
 }
 
 #[test]
-fn a_refusal_is_a_kubernetes_status() {
+fn a_refusal_is_answered_with_a_kubernetes_status() {
     let rejection = Rejection::new(RejectionKind::MediaType, "no");
     let reply = KubernetesApi.reply(&EndReason::Rejected(&rejection));
     assert_eq!(reply.status(), 415);

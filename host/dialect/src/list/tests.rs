@@ -83,7 +83,7 @@ fn a_page_is_requested_by_size_and_token() {
 }
 
 #[test]
-fn a_page_has_items_and_the_token_of_the_next_page() {
+fn items_and_the_next_token_are_read_from_a_page() {
     let mut list = jobs();
     let mut headers = HeaderMap::new();
     headers.insert("X-Nomad-NextToken", "default.web".parse().unwrap());
@@ -132,7 +132,7 @@ fn an_item_becomes_the_request_that_creates_it() {
 }
 
 #[test]
-fn a_request_that_neither_creates_nor_updates_an_object_is_refused() {
+fn a_list_whose_item_requests_neither_create_nor_update_is_refused() {
     let headers = HeaderMap::new();
     for (method, path, operation, expected) in [
         (

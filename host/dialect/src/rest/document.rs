@@ -38,7 +38,7 @@ impl Matched {
             };
         }
         let text = self.canonical(text)?;
-        // Servers differ on which of two equal keys counts.
+        // Servers differ on which of two equal keys they use.
         let whole = Object::parse_unique(&*text).map_err(malformed)?;
         let part = match self.part(&text)? {
             None => return Ok(Document::Nothing),
@@ -114,7 +114,7 @@ impl Matched {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Returns the first value that is not empty.
+    /// Returns the value of the first source that is not empty.
     pub(super) fn first(
         &self,
         sources: &[ValueSource],
@@ -137,7 +137,8 @@ impl Matched {
         Ok(None)
     }
 
-    /// Returns the string at a pointer into the body. If the body is the object, the string may be in its parsed head.
+    /// Returns the string at a pointer into the body. If the body is the object, the string is taken from its parsed
+    /// head where possible.
     fn text_at(
         &self,
         body: &str,

@@ -1,4 +1,4 @@
-//! Finds the route of a request, in every way in which servers read its method and path.
+//! Finds the route of a request, reading its method and path in every way in which servers may read them.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ impl Matched {
 }
 
 impl Rest {
-    /// Returns the first route that matches the method and the path, which is decoded in one of the possible ways.
+    /// Returns the first route that matches the method and this decoding of the path.
     fn find(&self, method: &Method, path: &str) -> Option<Matched> {
         self.routes
             .iter()
@@ -71,7 +71,7 @@ impl Rest {
             .find_map(|route| Matched::new(route, &route.template, path, path::parameter))
     }
 
-    /// Returns whether a server that ignores case could match this path to another route or parameters than `first`.
+    /// Returns whether a server that ignores case could match this path to a route or parameters other than `first`.
     fn is_other(&self, first: Option<&Matched>, method: &Method, path: &str) -> bool {
         let find = |template: fn(&PreparedRoute) -> &Router<()>, path: &str| {
             self.routes
@@ -90,7 +90,7 @@ impl Rest {
         }
     }
 
-    /// Returns the route of a request, if there is one. The error is the reason why the request is ambiguous.
+    /// Returns the route of a request, or `None` if no route matches. The error states why the request is ambiguous.
     pub(super) fn route(&self, head: &Parts) -> Result<Option<Matched>, Rejection> {
         let (method, path) = (&head.method, head.uri.path());
         let readings = PathReadings::new(path);

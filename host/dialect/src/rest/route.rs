@@ -60,14 +60,16 @@ pub struct Route {
     pub object: Pointer,
     /// Whether a body without an object passes instead of being refused. Default: false.
     pub optional: bool,
-    /// The fields of the object that no stage may change. Default: those from which name, namespace and kind are read.
+    /// The fields of the object that no stage may change. Default: the fields from which name, namespace and kind are
+    /// read.
     pub identity: Option<Vec<Pointer>>,
-    /// More keys of the body that are rewritten in this spelling, because servers written in Go ignore the case of
-    /// keys. The keys in the route's pointers are always rewritten.
+    /// Further keys of the body to rewrite, each in the spelling given here, because servers written in Go ignore the
+    /// case of keys. The keys in the route's pointers are always rewritten.
     pub spellings: Vec<Pattern>,
     /// Whether the request is a dry run, whose result the control plane does not store.
     pub dry_run: bool,
-    /// The query for the stored object. Stages then see the old object, and the result of a PATCH.
+    /// The query for the stored object, if it is to be fetched. Stages then see the old object, and the result of a
+    /// PATCH.
     pub get: Option<StoredRoute>,
     /// Whether stages see the body of a PATCH, although it is only a part of the object. A route that creates or
     /// updates with PATCH needs `partial` or `get`.
@@ -79,9 +81,9 @@ pub struct Route {
 /// The query with which the stored object of a route is fetched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredRoute {
-    /// The path and query, with placeholders: `/v1/job/{id}?namespace={namespace}`. `{name}` and `{namespace}` are
-    /// those of the admission request if the route has sources for them; other placeholders are parameters of the
-    /// route's path. Default: the path of the client's request, without its query.
+    /// The path and query, with placeholders: `/v1/job/{id}?namespace={namespace}`. `{name}` and `{namespace}` stand
+    /// for the name and namespace of the admission request if the route has sources for them; other placeholders are
+    /// parameters of the route's path. Default: the path of the client's request, without its query.
     pub path: Option<String>,
     /// The path of the object in the reply. Default: the whole body.
     pub pointer: Pointer,
@@ -127,7 +129,7 @@ pub enum ValueSource {
 }
 
 impl Route {
-    /// Returns a route whose object is the whole body, without sources of a namespace and a name.
+    /// Returns a route whose object is the whole body, without sources for a namespace and a name.
     pub fn new(
         methods: impl IntoIterator<Item = Method>,
         path: impl Into<String>,

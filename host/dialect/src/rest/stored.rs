@@ -1,4 +1,4 @@
-//! Builds the query to the upstream for the object that it has stored.
+//! Builds the query that fetches the stored object from the upstream.
 
 use admittance_admission::Operation;
 use bytes::Bytes;
@@ -26,12 +26,12 @@ enum Placeholder {
     Name,
     Namespace,
     Parameter(String),
-    /// A parameter that matches slashes.
+    /// A parameter whose value may contain slashes.
     Rest(String),
 }
 
 impl StoredPath {
-    /// Parses the configured path; returns `None` if the path of the client's request is used.
+    /// Parses the configured path; returns `None` if there is none, so that the path of the client's request is used.
     pub(super) fn new(route: &Route) -> Result<Option<Self>, RouteProblem> {
         let Some(text) = route.get.as_ref().and_then(|get| get.path.as_ref()) else {
             return Ok(None);
@@ -125,7 +125,7 @@ impl Matched {
     /// Returns the path and query of the stored object, for a request with this body.
     pub(super) fn stored_uri(&self, head: &Parts, body: &str) -> Result<Uri, Rejection> {
         let Some(StoredPath(template)) = &self.route.stored_path else {
-            // The query of the request may select a part or another version of the object, so it is left out.
+            // The query of the client's request may select a part or another version of the object, so it is left out.
             return head.uri.path().parse().map_err(malformed);
         };
         let route = &self.route.route;

@@ -88,7 +88,7 @@ fn inspect(head: &Parts) -> Inspection {
 }
 
 #[test]
-fn the_first_route_that_matches_method_and_path_decides() {
+fn the_first_route_that_matches_method_and_path_applies() {
     for (method, uri, expected) in [
         ("PUT", "/v1/jobs", Some(Operation::Create)),
         ("POST", "/v1/jobs?namespace=a", Some(Operation::Create)),
@@ -131,13 +131,13 @@ fn class(dialect: &Rest, head: &Parts) -> &'static str {
     }
 }
 
-/// A path with backslashes and semicolons that are encoded up to three times.
+/// A path whose backslashes and semicolons are encoded up to three times, so that servers may read it in many ways.
 const MANY_READINGS: &str = concat!(
     "/a%5cb;%255cc%3bd/%25255c;%255c;%5c;%2525253f./%25255c;%255c;%5c;%2525253f./a%5cb;%255cc%3bd/%25255c;%255c;%5c;",
     "%2525253f./%25255c;%255c;%5c;%252523./a%5cb;%255cc%3bd/%25255c;%255c;%5c;%252523./%2525203b;%253b/a%252f..%255c.",
 );
 
-/// A lenient server may match each of these spellings to a route.
+/// A lenient server may match each of these paths to a route.
 #[test]
 #[rustfmt::skip]
 fn no_spelling_of_a_path_bypasses_a_route() {
@@ -340,7 +340,8 @@ fn a_request_that_servers_could_match_to_two_routes_is_refused() {
 #[test]
 #[rustfmt::skip]
 fn a_body_becomes_a_request_or_is_refused_with_a_reason() {
-    // (case, method, uri, body, expectation: "namespace name object", `nothing` or the reason)
+    // (case, method, uri, body, expectation), in which the expectation is "namespace name object", `nothing` or the
+    // error.
     for (case, method, uri, body, expected) in [
         ("whole", "PUT", "/v1/jobs", r#"{"Job": {"ID":"a","Namespace":"n"}, "EnforceIndex": true}"#, r#"n a {"ID":"a","Namespace":"n"}"#),
         ("the query comes first", "PUT", "/v1/jobs?namespace=q%20r", r#"{"Job":{"ID":"a","Namespace":"n"},"Namespace":"m"}"#, r#"q r a {"ID":"a","Namespace":"n"}"#),
@@ -411,7 +412,7 @@ fn a_changed_object_replaces_the_original_in_the_body() {
 }
 
 #[test]
-fn name_and_namespace_fields_are_the_default_identity() {
+fn the_identity_fields_default_to_name_and_namespace() {
     let prepared = PreparedRoute::new(0, register("/v1/jobs")).unwrap();
     let expected = IdentityFields::new([pointer("/Namespace"), pointer("/ID")]);
     assert_eq!(prepared.identity, expected);
@@ -423,9 +424,9 @@ fn name_and_namespace_fields_are_the_default_identity() {
     assert_eq!(prepared.identity, IdentityFields::new([pointer("/Type")]));
 }
 
-/// The keys of a stage's object are written in the spelling that the route configures for this part of the body.
+/// A stage's object gets the key spelling that the route configures for this part of the body.
 #[test]
-fn the_object_has_the_spelling_of_the_body() {
+fn a_changed_object_is_written_in_the_key_spelling_of_the_body() {
     let prepared = PreparedRoute::new(0, register("/v1/jobs")).unwrap();
     let respelled = prepared
         .object_spelling

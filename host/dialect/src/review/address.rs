@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 /// The chains that a call selects, and the caller's timeout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewAddress {
-    /// The chains; `None` for the review of a definition, which is checked before the API server stores it.
+    /// The chains; `None` for a call that reviews a definition before the API server stores it.
     pub selection: Option<Selection>,
     /// The caller's timeout, if given.
     pub timeout: Option<Duration>,
@@ -29,10 +29,10 @@ pub enum AddressError {
 }
 
 impl ReviewAddress {
-    /// Parses the address of a call. `/admit` selects every chain, `/mutate` and `/validate` the chains of a phase. Of
-    /// these, `/mutate-namespaced` and `/validate-namespaced` select the chains that belong to namespaces, and
-    /// `/mutate-cluster` and `/validate-cluster` the chains that do not. `/mutate/{chain}` and `/validate/{chain}`
-    /// select one chain, and `/definitions` checks definitions. kube-apiserver adds `?timeout=5s`.
+    /// Parses the address of a call. `/admit` selects every chain; `/mutate` and `/validate` select the chains of that
+    /// phase. With the suffix `-namespaced`, they select only the chains that belong to namespaces, and with `-cluster`
+    /// only the other chains. `/mutate/{chain}` and `/validate/{chain}` select one chain, and `/definitions` checks
+    /// definitions. kube-apiserver adds `?timeout=5s`.
     ///
     /// # Errors
     ///

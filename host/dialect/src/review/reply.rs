@@ -27,7 +27,7 @@ pub fn status_reply(status: StatusCode, message: &str) -> http::Response<Bytes> 
     status_with_reason(status, reason, message)
 }
 
-/// Writes a `Status` like [`status_reply`], with this reason instead of that for the HTTP status.
+/// Writes a `Status` like [`status_reply`], but with this reason instead of the usual one for the HTTP status.
 pub fn status_with_reason(status: StatusCode, reason: &str, message: &str) -> http::Response<Bytes> {
     reply(RefusalStatus::new(status.as_u16(), reason, message.to_owned()))
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_stamp_is_settled_when_it_is_older_than_the_clock_resolution() {
+fn a_stamp_is_settled_once_the_file_is_older_than_the_clock_resolution() {
     let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
     for (changed, now, expected) in [
         (Some(changed), changed, false),
@@ -32,7 +32,7 @@ fn a_file_is_read_again_when_its_stamp_has_changed() {
     std::fs::write(&path, "1").unwrap();
     let mut digests = Digests::default();
     let stamp = Stamp::from_metadata(&path.metadata().unwrap());
-    // A wrong digest in the cache shows that the file was not read.
+    // A wrong digest in the cache: if it is found, the file was not read.
     let kept = [7; 32];
     digests.last.insert(path.clone(), (stamp, kept));
     for _ in 0..2 {
@@ -48,7 +48,7 @@ fn a_file_is_read_again_when_its_stamp_has_changed() {
 }
 
 #[test]
-fn the_digest_depends_on_paths_and_contents() {
+fn the_digest_of_a_fingerprint_depends_on_paths_and_contents() {
     let directory = tempfile::tempdir().unwrap();
     let [a, b] = ["a", "b"].map(|name| directory.path().join(name));
     std::fs::write(&a, "1").unwrap();

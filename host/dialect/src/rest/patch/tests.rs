@@ -403,7 +403,7 @@ fn the_stored_object_is_fetched_from_its_path() {
 }
 
 #[test]
-fn only_headers_that_identify_the_client_are_sent_with_the_query() {
+fn the_query_for_the_stored_object_has_only_headers_that_identify_the_client() {
     let named = StoredRoute {
         headers: vec![HeaderName::from_static("x-token")],
         ..StoredRoute::default()
@@ -435,7 +435,7 @@ fn only_headers_that_identify_the_client_are_sent_with_the_query() {
 }
 
 #[test]
-fn the_stored_object_is_read_from_the_configured_path() {
+fn the_stored_object_is_read_from_the_configured_path_in_the_reply() {
     let query = StoredQuery {
         request: http::Request::new(()),
         pointer: "/data".parse().unwrap(),
@@ -571,7 +571,7 @@ fn routes_that_cannot_judge_patches_are_refused() {
 }
 
 #[test]
-fn a_reply_names_the_parts_that_the_request_lacks() {
+fn a_rejection_names_what_the_query_for_the_stored_object_lacks() {
     let get = |path: &str| StoredRoute {
         path: Some(path.to_owned()),
         ..StoredRoute::default()
