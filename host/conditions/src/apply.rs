@@ -1,4 +1,4 @@
-//! Writes the result of a mutation as JSON, either an object to apply or a JSON Patch, and applies it.
+//! Writes the result of a mutation as JSON (an object to apply, or a JSON Patch), and applies it to the object.
 
 use admittance_admission::{Deadline, Failure, FailureKind, Patch, PatchError};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -22,7 +22,8 @@ const DEADLINE_INTERVAL: usize = 64 << 10;
 
 /// Writes the result of a mutation as JSON.
 ///
-/// Values share their parts, so a short expression may have a very long result. So length and deadline are checked.
+/// Values share their parts, so a short expression may have a very long result. Therefore the length and the deadline
+/// are checked.
 pub(crate) struct Writer {
     text: String,
     limit: usize,
@@ -133,7 +134,8 @@ impl Writer {
         self.push(":")
     }
 
-    /// Writes the members of an object. With a `path`, objects in its fields must have the type names below it.
+    /// Writes the members of an object. With a `path` such as `Object.spec`, an object in a field must have the type
+    /// name `Object.spec.` and the field's name.
     fn members(&mut self, members: &Map<'_>, path: Option<&str>) -> WriteResult {
         self.push("{")?;
         for (place, (key, value)) in members.entries().enumerate() {
@@ -148,7 +150,7 @@ impl Writer {
         self.push("}")
     }
 
-    /// Writes a part of an object to apply. Its type name must be `path`.
+    /// Writes a part of an object to apply. The part must have the type name `path`.
     fn part(&mut self, part: &Part<'_>, path: &str) -> WriteResult {
         if &*part.path != path {
             return Err(failed(format!(

@@ -37,7 +37,7 @@ pub(crate) struct Checked {
     pub(crate) expression: Expression,
     pub(crate) kind: Type,
     pub(crate) uses: Uses,
-    /// The depth of its evaluation, including the policy's variables that it uses.
+    /// The nesting depth of the evaluation, including the policy's variables that the expression uses.
     pub(crate) height: usize,
     /// The values that a mutation sets; empty for other expressions.
     pub(crate) set_values: Vec<SetValue>,
@@ -56,7 +56,7 @@ pub(crate) struct Scope {
     pub(crate) params: bool,
     /// The type of `params`, if the schema is known.
     pub(crate) params_type: Option<Type>,
-    /// The Kyverno policy to which the expression belongs, which may call Kyverno's functions.
+    /// The Kyverno policy to which the expression belongs. Such an expression may call Kyverno's functions.
     pub(crate) kyverno: Option<KyvernoScope>,
     /// Whether the expression is a mutation, which may use `Object{...}`, `JSONPatch{...}` and `jsonpatch.escapeKey`.
     pub(crate) mutates: bool,
@@ -251,7 +251,7 @@ impl<'s> Checker<'s> {
             let EntryExpr::MapEntry(entry) = &entry.expr else {
                 return fail(node, "this cannot be read");
             };
-            // A key of the wrong type is an error of the evaluation, not of the check.
+            // A key of the wrong type fails the evaluation, not the check.
             let (key, kind) = self.check(&entry.key)?;
             key_kind = Some(self.one_type(entry.key.id, key_kind, kind)?);
             let (value, kind) = self.check(&entry.value)?;
@@ -362,7 +362,8 @@ impl<'s> Checker<'s> {
         Ok((Expression::Call(function, checked.into()), kind))
     }
 
-    /// Checks the requests and lookups of a Kyverno policy, and restricts lookups to the policy's namespace.
+    /// Checks a call in a Kyverno policy that sends a request or looks up objects. A lookup is restricted to the
+    /// policy's namespace.
     fn check_kyverno_call(
         &mut self,
         node: u64,

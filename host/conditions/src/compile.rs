@@ -73,7 +73,7 @@ fn parse_and_read<T>(
     source: &str,
     read: impl FnOnce(&IdedExpr) -> Result<T, Mistake>,
 ) -> Result<T, ConditionError> {
-    // The parser leaves macros as calls, so that the checker sees `has`, `all` and others.
+    // Macros are not expanded, so the checker sees calls of `has`, `all` and others.
     let (tree, positions) = Env::default()
         .parser()
         .parse_with_source_info(source)
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_conditions_are_qualified_names() {
+    fn the_name_of_a_condition_must_be_a_qualified_name() {
         // Source: kube-apiserver's validation of qualified names.
         let longest = "a".repeat(63);
         for (name, good) in [

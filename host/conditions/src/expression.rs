@@ -24,7 +24,7 @@ pub(crate) enum Expression {
     Call(&'static Function, Box<[Expression]>),
     List(Box<[Item]>),
     Map(Box<[Entry]>),
-    /// A part of an object to apply with its path, or a JSON Patch operation with its type name.
+    /// A part of an object to apply, with the part's path, or a JSON Patch operation with its type name.
     Part(Arc<str>, Box<[Entry]>),
     Each(Box<Each>),
     /// The macros `x.optMap(v, body)` and `x.optFlatMap(v, body)`.
@@ -61,7 +61,7 @@ impl PartialEq for Definition {
 pub(crate) struct OrElse {
     pub(crate) operand: Expression,
     pub(crate) otherwise: Expression,
-    /// Whether the result is a value (`orValue`) or an optional value (`or`).
+    /// Whether the result is a value, as for `orValue`, or remains optional, as for `or`.
     pub(crate) value: bool,
 }
 
@@ -116,7 +116,7 @@ pub(crate) enum EachKind {
     Filter,
     /// Returns a map with the same keys and transformed values.
     TransformMap,
-    /// Returns a map of the entries of all results, which are maps.
+    /// Returns one map with the entries of all results. Each result is a map.
     TransformMapEntry,
     /// Sorts the items by their results.
     SortBy,

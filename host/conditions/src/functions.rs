@@ -1,7 +1,7 @@
 //! The functions that expressions may call.
 //!
-//! Each overload is registered as a closure, whose Rust types determine its CEL types. The checker uses them to resolve
-//! a call. Types that are known only during the evaluation select the overload then.
+//! Each overload is registered as a closure. The closure's Rust types determine the CEL types, with which the checker
+//! resolves calls. If the types are known only during the evaluation, the overload is selected then.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -107,7 +107,7 @@ impl Library {
         }
     }
 
-    /// Returns the names of the functions. Operators, whose names have other characters, are left out.
+    /// Returns the names of the functions, without operators: the names of operators do not begin with a letter.
     fn names(&self, style: Style) -> impl Iterator<Item = &'static str> {
         let functions = match style {
             Style::Global => &self.globals,
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_function_has_callable_signatures() {
+    fn every_function_has_signatures_with_a_permitted_number_of_arguments() {
         let libraries = [&LIBRARY, &KYVERNO];
         for (functions, least) in libraries
             .map(|library| [(&library.globals, 0), (&library.members, 1)])

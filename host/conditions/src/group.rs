@@ -36,7 +36,7 @@ impl GroupExpression {
         &self.text
     }
 
-    /// Returns the formula, in which a member is its index in the list of names.
+    /// Returns the formula. It refers to each member by the index in the list of names.
     pub fn formula(&self) -> &Formula {
         &self.formula
     }

@@ -27,7 +27,7 @@ mod params;
 
 /// The cost limit of a policy's validations, of its audit annotations, and of each mutation, as in kube-apiserver.
 const POLICY_COST: u64 = 10_000_000;
-/// The work to evaluate a policy for one parameter, as a number of bytes, in addition to the parameter's size.
+/// The estimated work to evaluate a policy for one parameter, in bytes. The parameter's size is added to it.
 const PARAMETER_WORK: usize = 1 << 10;
 /// The maximum length of the message from a message expression, in bytes. Longer messages are ignored.
 const MAX_MESSAGE: usize = 5 << 10;
@@ -39,7 +39,7 @@ pub enum Action {
     Deny,
     /// The client gets a warning.
     Warn,
-    /// The audit log records the mistake.
+    /// The audit log records the violation.
     Audit,
 }
 
@@ -54,9 +54,10 @@ pub struct Binding {
     pub actions: Vec<Action>,
     /// The failure policy for expressions. In a native chain, the stage's failure policy is used instead.
     pub failure_policy: FailurePolicy,
-    /// The objects for each of which the policy is evaluated, as `params`.
+    /// The parameter objects. The policy is evaluated for each of them, as `params`.
     pub params: Option<Params>,
-    /// The exceptions of a Kyverno policy that only allow images and values. Expressions read them as `exceptions`.
+    /// The exceptions of a Kyverno policy that allow images and values, and do not exempt the request. Expressions read
+    /// them as `exceptions`.
     pub allowances: Vec<Arc<Allowance>>,
     /// The structures of kinds, which replace the built-in ones.
     pub structures: Arc<Vec<(GroupVersionKind, Structure)>>,
@@ -89,7 +90,8 @@ pub enum Wording {
     },
 }
 
-/// An exception of Kyverno after which the policy still decides, but with a list of allowed images and values.
+/// A Kyverno exception that does not exempt a request: the policy still decides, but with a list of allowed images and
+/// values.
 #[derive(Debug, PartialEq)]
 pub struct Allowance {
     /// The time at which the exception expires.
@@ -431,7 +433,7 @@ fn reported(expression: &PolicyExpression, fault: &Fault) -> Result<String, Fail
     Ok(failure_message(expression.text().trim(), fault))
 }
 
-/// Truncates an audit annotation early, because each of many parameters may have one.
+/// Truncates an audit annotation before all annotations are collected, because each of many parameters may have one.
 fn annotation(value: &str) -> String {
     let end = value.floor_char_boundary(Response::MAX_ANNOTATION + 1);
     value.get(..end).unwrap_or_default().to_owned()

@@ -52,7 +52,8 @@ pub use policy::{DenialReason, Policy, PolicyCompiler, PolicyExpression, Role, V
 pub use schema::{Components, ObjectSchema};
 pub use structure::Structure;
 
-/// The cost limit of a stage's conditions together, which is kube-apiserver's for a webhook.
+/// The cost limit of all conditions of a stage together. kube-apiserver has the same limit for the conditions of a
+/// webhook.
 const TOTAL_COST: u64 = 2_500_000;
 
 /// A compiled match condition.

@@ -51,7 +51,7 @@ pub(crate) struct Machine<'a> {
 struct Meter {
     cost: u64,
     limit: u64,
-    /// The error if the limit is exceeded: that of a single expression, or that of all expressions together.
+    /// The limit to report when it is exceeded: the limit of one expression, or the limit of all expressions together.
     exceeded: Halt,
     asked: u64,
     next_deadline_check: u64,
@@ -342,7 +342,7 @@ fn field<'a>(operand: &Value<'a>, name: &str) -> Result<Option<Value<'a>>, Fault
     match operand {
         Value::Map(map) => Ok(map.field(name)),
         Value::Part(part) => {
-            // An unset string field of an operation is empty, not absent.
+            // An unset string field of a JSON Patch operation is empty, not absent.
             let is_text = part.is_json_patch() && matches!(name, "op" | "path" | "from");
             let unset = is_text.then(|| Value::text(""));
             Ok(part.fields.field(name).or(unset))

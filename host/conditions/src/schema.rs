@@ -15,7 +15,7 @@ use crate::{
 /// The longest chain of references that is followed.
 const MOST_REFERENCES: usize = 64;
 
-/// The type of a kind's objects, from an OpenAPI schema (of a CustomResourceDefinition or an API server).
+/// The type of the objects of a kind, from an OpenAPI schema (of a CustomResourceDefinition or an API server).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectSchema(pub(crate) Type);
 

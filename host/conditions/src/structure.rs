@@ -37,8 +37,8 @@ impl Structure {
         builtin::unknown()
     }
 
-    /// Returns whether an object has this field at a path such as `Object.spec`, on which lists are represented by
-    /// their items. For an unknown path, returns true, because the unknown field in the path is reported instead.
+    /// Returns whether an object has this field at a path such as `Object.spec`. In the path, a list stands for its
+    /// items. For an unknown path, returns true, because the unknown field in the path is reported instead.
     pub(crate) fn has_field(&self, path: &str, field: &str) -> bool {
         self.at(path).is_none_or(|at| at.member(field).is_some())
     }
@@ -67,7 +67,8 @@ enum Node {
         /// The name of the type, such as `PodSpec`; empty if it has none.
         name: Box<str>,
         fields: BTreeMap<Box<str>, Field>,
-        /// The index of the type of other keys' values; `None` if other keys are not allowed.
+        /// The index of the type of the values under keys that are not declared fields; `None` if such keys are not
+        /// allowed.
         values: Option<usize>,
         /// Whether the map can only be replaced as a whole.
         atomic: bool,
@@ -83,7 +84,7 @@ enum Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Field {
     kind: usize,
-    /// The default value, which is the key of list items that lack this field.
+    /// The default value. A list item that lacks this field has the default as its key.
     default: Option<Json>,
 }
 

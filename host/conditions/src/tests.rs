@@ -213,7 +213,8 @@ async fn the_authorizer_is_called_with_the_attributes_in_the_expression() {
         path: "/healthz".into(),
     };
     let account = "system:serviceaccount:shop:robot";
-    // (expression, allowed action, expectation, call of the authorizer); source: Kubernetes' authorization library.
+    // (expression, allowed action, expected result, expected call of the authorizer); source: Kubernetes' authorization
+    // library.
     let table = [
         (
             "authorizer.group('apps').resource('deployments').subresource('scale').namespace('x').name('y').check('get').allowed()",

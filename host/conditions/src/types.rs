@@ -15,7 +15,7 @@ pub(crate) enum Type {
     Timestamp,
     /// The type of types, such as the result of `type(x)`.
     Kind,
-    /// A type that is known only during evaluation, such as that of a value in `object`.
+    /// A type that is known only during evaluation, such as the type of a value in `object`.
     Dyn,
     /// A type that nothing determines, such as the value type of `optional.none()`, or the item type of `[]`.
     Free,
@@ -30,7 +30,7 @@ pub(crate) enum Type {
     Opaque(&'static str),
     /// A part of an object to apply, by its path, such as `Object.spec`. Its fields are dynamic.
     Part(Arc<str>),
-    /// A type parameter of a signature, of which there are at most two.
+    /// A type parameter of a signature. A signature has at most two.
     Any(usize),
 }
 
@@ -46,7 +46,7 @@ pub(crate) const SEMVER: Type = Type::Opaque("kubernetes.Semver");
 pub(crate) const IMAGE: Type = Type::Opaque("kyverno.image");
 pub(crate) const JSON_PATCH: Type = Type::Opaque("JSONPatch");
 
-/// A part of an object, with the fields in its schema.
+/// A part of an object, with the fields that its schema declares.
 #[derive(Debug, PartialEq)]
 pub(crate) struct SchemaObject {
     /// The path, which begins with the kind, such as `Widget.spec`.

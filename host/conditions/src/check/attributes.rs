@@ -199,7 +199,7 @@ pub(super) fn json_patch_field(field: &str) -> Option<Type> {
     }
 }
 
-/// Returns the type with this name, if expressions may name the type.
+/// Returns the type with this name; `None` if expressions may not refer to a type by this name.
 fn type_named(name: &str) -> Option<&'static str> {
     "bool int uint double string bytes list map null_type type optional_type"
         .split(' ')

@@ -129,7 +129,7 @@ impl Clause {
         format!("error during formatting: {takes}, was given {kind}")
     }
 
-    /// Returns whether a value of this type can be formatted. A dynamic value may have any type.
+    /// Returns whether this clause can format a value of this type. A dynamic value may have any type.
     fn takes(self, kind: &Type) -> bool {
         use Type::{
             Bool, Bytes, Double, Duration, Dyn, Free, Int, Kind, List, Map, Null, String, Timestamp, Uint,

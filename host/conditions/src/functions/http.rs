@@ -17,7 +17,7 @@ use crate::{
 
 /// The maximum size of a request's body, in bytes.
 const LONGEST_BODY: usize = 1 << 20;
-/// The sender of requests and the key of the grants, for messages.
+/// The sender of requests, and the configuration key that grants them, for messages.
 const POLICY: (&str, &str) = ("a policy", "`pluginHttp.kyverno` of the configuration");
 
 #[derive(Clone, Debug, PartialEq)]

@@ -31,7 +31,7 @@ use crate::{
 };
 
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
-/// The factor by which parsing a byte of JSON, YAML or a certificate costs more than reading it.
+/// Parsing a byte of JSON, YAML or a certificate costs this many times as much as reading it.
 const TREE_COST: usize = 16;
 /// The maximum length of a text that `json.marshal` and `gzip.decompress` return, in bytes.
 const LONGEST: usize = 1 << 20;
@@ -40,7 +40,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Returns the reason why a function of Kyverno cannot be called; `None` if it can.
+/// Returns the reason why a function of Kyverno cannot be called; `None` if it can be called.
 pub(crate) fn refusal(space: &str, name: &str) -> Option<&'static str> {
     Some(match (space, name) {
         ("http", "Client" | "client") => {
@@ -117,7 +117,8 @@ fn register_texts(library: &mut Library) {
     });
     library.global::<(Str,), Dyn>("yaml.parse", |machine, (text,)| {
         parsed(machine, &text, |text| {
-            // Nested aliases multiply a short text. The limit keeps the work in proportion to the charged cost.
+            // With nested aliases, a short text can have a huge result. The limit keeps the work in proportion to the
+            // charged cost.
             let repeated = text.len().saturating_mul(TREE_COST);
             let options = serde_saphyr::options! {
                 budget: serde_saphyr::budget! { max_total_scalar_bytes: repeated },
@@ -208,7 +209,8 @@ fn register_times(library: &mut Library) {
     });
 }
 
-/// Maps the field `key` of each item of `keys` to the field `value` of the item of `values` with the same index.
+/// Returns a map from the field `key` of each item in `keys` to the field `value` of the item in `values` that has the
+/// same index.
 fn merged<'a>(
     machine: &mut Machine<'a>,
     keys: &List<'a>,

@@ -53,7 +53,7 @@ pub(crate) fn is_lookup(name: &str) -> bool {
 }
 
 /// Returns the kind of objects that a lookup reads, from its first arguments: the version and the plural. Both must be
-/// literals, because the host gets the permission for each kind before the policy runs.
+/// literals, because the host must be permitted to read each kind before the policy runs.
 pub(crate) fn kind_of(arguments: &[Expression]) -> Result<ClusterKind, String> {
     let [
         Expression::Constant(Value::String(version)),

@@ -15,7 +15,7 @@ use crate::{
     value::{List, Text, Value},
 };
 
-/// The cost of compiling a pattern that is not a literal of the condition.
+/// The cost of compiling a pattern that is not a literal in the expression.
 const COMPILE_COST: u64 = 10_000;
 
 /// The type of a pattern argument, which is a string or a pattern that was compiled with the expression.
@@ -225,7 +225,7 @@ fn from_go(source: &str) -> Result<String, String> {
     let mut out = String::with_capacity(source.len() + 16);
     let mut rest = source;
     let mut class = false;
-    // The text from the previous repetition on, if that repetition ends where `rest` begins.
+    // If a repetition ends where `rest` begins, the text from the start of that repetition.
     let mut repetition: Option<&str> = None;
     while let Some(character) = rest.chars().next() {
         let after = rest.get(character.len_utf8()..).unwrap_or_default();
@@ -317,7 +317,7 @@ fn repetition_at(rest: &str) -> Result<Option<(&str, &str)>, String> {
     Ok(Some((operator, after.strip_prefix('?').unwrap_or(after))))
 }
 
-/// Translates an error of the crate `regex` into that of Go's package, if there is one.
+/// Translates an error of the crate `regex` into the corresponding error of Go's package, if there is one.
 fn in_words_of_go(source: &str, error: &str) -> String {
     let mut lines = error.lines().rev();
     let why = lines.next().unwrap_or_default();
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn patterns_match_and_fail_as_in_go() {
-        // (pattern, text, whether it matches by the syntax of Go's package regexp)
+        // (pattern, text, whether the pattern matches with Go's package regexp)
         for (pattern, text, expected) in [
             (r"^\d+$", "12", true),
             (r"^\d+$", "\u{663}", false),

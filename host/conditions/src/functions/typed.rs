@@ -13,7 +13,8 @@ use crate::{
 
 /// A CEL type, and the Rust type of its values.
 ///
-/// Implementations of `write` have the bound `'a: 'a`, so that the lifetime is a parameter as in the trait.
+/// Implementations of `write` have the bound `'a: 'a`, which makes the lifetime a parameter of the method, as in the
+/// trait.
 pub(super) trait CelType {
     type Rust<'a>;
     /// Whether a literal of this type is compiled as a regular expression.

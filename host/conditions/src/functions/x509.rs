@@ -1,4 +1,4 @@
-//! Kyverno's `x509.decode`, which decodes certificates and requests for them to the fields of Go's `crypto/x509`.
+//! Kyverno's `x509.decode`, which decodes certificates and certificate requests into the fields of Go's `crypto/x509`.
 
 use std::net::IpAddr;
 
@@ -48,7 +48,7 @@ const UNSET: [&str; 17] = [
     "PolicyIdentifiers",
 ];
 
-/// The list fields of a name, each with the last number of its type's object identifier, 2.5.4.N.
+/// The fields of a name that are lists, each with the N of its type's object identifier, 2.5.4.N.
 const PARTS: [(u64, &str); 7] = [
     (6, "Country"),
     (10, "Organization"),
@@ -393,7 +393,7 @@ mod tests {
                     damaged[place] ^= change;
                     let encoded = BASE64_STANDARD.encode(&damaged);
                     let text = format!("-----BEGIN {label}-----\n{encoded}\n-----END {label}-----\n");
-                    // Most changes cause errors, but not those in a signature or a name.
+                    // Most changes cause errors, but a change in a signature or a name does not.
                     let _ = decode(&text);
                 }
             }

@@ -13,7 +13,8 @@ pub(super) struct Objection {
     pub(super) index: usize,
     /// Whether an expression could not be evaluated. The failure policy then decides.
     pub(super) failed: bool,
-    /// Whether the API server could not read the result of a mutation. The failure policy does not apply.
+    /// Whether the result of a mutation is an object that the API server cannot read. The failure policy does not apply
+    /// then.
     pub(super) unreadable: bool,
 }
 
@@ -139,7 +140,8 @@ impl PolicyHook {
         }
     }
 
-    /// Completes the response in Kyverno's wording. A policy with mutations has no actions: its failures are denials.
+    /// Completes the response in Kyverno's wording. A policy with mutations has no actions: if it fails, the request is
+    /// denied.
     fn answer_as_kyverno(&self, policy: &str, mut objections: Vec<Objection>, response: &mut Response) {
         if self.binding.failure_policy == FailurePolicy::Ignore {
             objections.retain(|objection| !objection.failed);

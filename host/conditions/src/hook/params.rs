@@ -62,7 +62,7 @@ impl Params {
         match found {
             Ok(found) if !found.is_empty() => Ok(found),
             Err(error) if !matches!(error, ClusterError::Refused(_)) => Err(error),
-            // For a cluster-scoped kind, the first lookup fails, and the second one has no namespace.
+            // For a cluster-scoped kind, the first lookup is refused, and this one is made without a namespace.
             first => match self.find_in(cluster, None, deadline).await {
                 Err(ClusterError::Refused(_)) => first,
                 second if matches!(self.which, ParamsSelector::Name(_)) => second,

@@ -83,7 +83,7 @@ impl<'a> Machine<'a> {
         Ok(true)
     }
 
-    /// Returns the index of the first equal value.
+    /// Returns the index of the first value that equals `wanted`.
     pub(crate) fn position(
         &mut self,
         wanted: &Value<'a>,

@@ -151,7 +151,7 @@ impl<'a> Machine<'a> {
     }
 
     fn bind(&mut self, each: &'a Each, item: Bound<'a>) {
-        // The previous item is removed. The slot follows the variables of the enclosing macros.
+        // The slot is the first after the variables of the enclosing macros. Truncating here removes the previous item.
         self.locals.truncate(each.slot);
         let (first, second) = item;
         self.locals.push(first);

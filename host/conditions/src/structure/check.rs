@@ -107,7 +107,8 @@ impl Structure {
     }
 }
 
-/// Returns an item's name from its keys, as in `[name="c"]`, or from its value in a set. Fails if it has none.
+/// Returns an item's name: made from its keys, as in `[name="c"]`, or in a set from its value. Fails if the item has no
+/// name.
 pub(super) fn item_name(list: Cursor<'_>, index: usize, item: &Json) -> Result<String, String> {
     let Node::List { merge, .. } = list.node else {
         return Ok(format!("[{index}]"));
@@ -228,7 +229,7 @@ impl Walk {
         match (at.node, value) {
             (Node::Map { fields, .. }, Json::Object(members)) => {
                 for (key, value) in members {
-                    // As in the API server, the values of keys without a declared field are not searched.
+                    // As in the API server, values under keys that are not declared fields are not searched.
                     let is_open = at.member(key).is_some_and(|at| matches!(at.node, Node::Unknown));
                     if let Some(at) = at.member(key).filter(|_| is_open || fields.contains_key(&**key)) {
                         self.within(&format!(".{key}"), |walk| walk.atomic(at, value));
@@ -250,7 +251,8 @@ impl Walk {
         }
     }
 
-    /// Adds the values that Go cannot decode. `owner` is the field's name in Go, such as `PodSpec.spec.hostname`.
+    /// Adds a mistake for each value that Go cannot decode. `owner` is the field's name in Go, such as
+    /// `PodSpec.spec.hostname`.
     fn decoded(&mut self, at: Cursor<'_>, value: &Json, owner: &str) {
         let kind = match value {
             Json::Null => return,

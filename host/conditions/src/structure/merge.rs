@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn items_with_equal_keys_are_merged_and_defaults_are_keys_too() {
+    fn list_items_are_merged_by_keys_and_default_keys() {
         let object = json!([{"name": "a", "image": "one", "ports": [{"containerPort": 80, "name": "http"}]}]);
         let change = json!([{"name": "a", "ports": [
             {"containerPort": 80, "protocol": "TCP", "hostPort": 1}, {"containerPort": 80, "protocol": "UDP"},

@@ -91,7 +91,7 @@ fn inner_copy() -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn all_conditions_share_a_limit() {
+async fn all_conditions_of_a_stage_share_a_cost_limit() {
     let numbers: Vec<u32> = (0..1000).collect();
     let request = with_spec(json!({ "a": numbers }));
     // Each expression costs about 900,000, so the third one exceeds the limit of all expressions together.
@@ -255,7 +255,7 @@ impl Authorizer for Apart {
 }
 
 #[tokio::test]
-async fn a_long_policy_moves_off_the_serving_threads() {
+async fn a_long_evaluation_moves_off_the_serving_threads() {
     let numbers: Vec<u32> = (0..200).collect();
     let spec = |length: usize| json!({"a": numbers, "text": "x".repeat(length)});
     let nothing = "patch []";

@@ -487,7 +487,7 @@ fn asking(policy: Policy) -> PolicyHook {
 }
 
 #[tokio::test]
-async fn a_policy_sends_requests_to_granted_servers() {
+async fn a_policy_sends_only_http_requests_that_are_granted() {
     for (expression, expected) in [
         ("http.Get('https://a.example/teams').teams == ['shop']", None),
         (
@@ -542,7 +542,7 @@ async fn a_policy_sends_requests_to_granted_servers() {
 }
 
 #[tokio::test]
-async fn responses_to_a_policy_are_recorded() {
+async fn http_responses_to_a_policy_are_recorded() {
     let expression = "http.Post('https://a.example/check', {}).ok == true";
     let recorder = ResponseRecorder::default();
     let mut request = pod();
@@ -562,7 +562,7 @@ async fn responses_to_a_policy_are_recorded() {
 }
 
 #[tokio::test]
-async fn messages_have_kyvernos_wording() {
+async fn denials_by_kyverno_policies_have_the_wording_of_kyverno() {
     let ignoring = Binding {
         failure_policy: FailurePolicy::Ignore,
         ..binding(&[Action::Deny])
@@ -631,7 +631,7 @@ fn match_conditions_of_kyverno_may_have_any_name() {
 }
 
 #[tokio::test]
-async fn an_exception_allows_images_and_values() {
+async fn a_policy_reads_the_images_and_values_that_its_exceptions_allow() {
     let allowance = |condition: &str, until: u64| {
         let mut compiler = PolicyCompiler::new(false).of_kyverno(None);
         Arc::new(Allowance {

@@ -221,7 +221,7 @@ async fn validations_decide_according_to_actions_and_parameters() {
 }
 
 #[tokio::test]
-async fn a_missing_namespace_or_parameter_denies_unless_failures_are_ignored() {
+async fn missing_namespaces_and_parameters_are_handled_as_in_kubernetes() {
     let labelled = LabelSelector::new(vec![Requirement::equals("limits", "yes").unwrap()]);
     let refused = |why: &str| {
         format!(
@@ -409,7 +409,7 @@ async fn the_size_of_mutated_objects_is_limited() {
     }
 }
 
-/// The cost limits the lengths of messages and annotations, and error messages do not repeat text from clients.
+/// The cost limit bounds messages and annotations, and error messages do not repeat text from clients.
 #[tokio::test]
 async fn the_lengths_of_messages_and_annotations_of_policies_are_limited() {
     let mut request = pod();
@@ -527,7 +527,7 @@ async fn all_expressions_of_a_policy_share_a_cost_limit() {
 }
 
 #[tokio::test]
-async fn parameters_without_a_cluster_are_refused_with_advice() {
+async fn a_policy_with_parameters_is_refused_without_a_cluster() {
     let hook = PolicyHook::new(
         Arc::new(policy(&["validate params == null"])),
         with_params(ParamsSelector::Name("few".to_owned()), ParamsMissing::Deny),

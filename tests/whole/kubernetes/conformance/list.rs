@@ -336,7 +336,7 @@ pub(super) const LIST: &[Row] = &[
     (
         "C10.19",
         "all together cost too much: refused",
-        MetBy(BUDGETS, "all_conditions_share_a_limit"),
+        MetBy(BUDGETS, "all_conditions_of_a_stage_share_a_cost_limit"),
     ),
     ("C10.20", "a valid one is accepted", Met),
     (
