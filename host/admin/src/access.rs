@@ -82,7 +82,8 @@ pub enum Denied {
 }
 
 impl Denied {
-    /// Returns whether to log the refusal: for wrong credentials or too low a role, not for missing credentials.
+    /// Returns whether to log the refusal. Wrong credentials and an insufficient role are logged; missing credentials
+    /// are not.
     pub(crate) fn is_notable(&self) -> bool {
         !matches!(self, Self::Closed | Self::NoToken | Self::NoCertificate)
     }
@@ -164,7 +165,8 @@ impl AdminAccess {
     }
 }
 
-/// Identifies a client. A token takes precedence, because it is sent on purpose, but a certificate automatically.
+/// Identifies a client. A token takes precedence over a certificate, because clients send a token on purpose, but a
+/// certificate automatically.
 fn authenticate(
     head: &Parts,
     tokens: &[Token],
@@ -202,15 +204,16 @@ fn certified(
     Ok((Caller::Certificate(client.name.as_str().into()), client.role))
 }
 
-/// Refuses a browser's request that a page of another site caused. Requests from the console's own pages, the address
-/// bar, links on other sites, and other programs are accepted; with `changes`, only those from the console's own pages.
+/// Refuses a request that a page of another site made a browser send. Requests from the console's own pages, the
+/// address bar, links on other sites, and other programs are accepted; if `changes` is true, only requests from the
+/// console's own pages.
 pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), Denied> {
     let text = |name: &HeaderName| head.headers.get(name).map(|value| value.as_bytes());
     let site = text(&SEC_FETCH_SITE);
     let origin = text(&ORIGIN);
     let is_own_origin = origin.is_some_and(|origin| is_own_origin(head, origin));
     let allowed = match site {
-        // The origin may be `null`, since pages of the console request no referrer.
+        // `Origin` is not checked here. It may be `null`, because the console's pages ask browsers to send no referrer.
         Some(b"same-origin") => true,
         Some(b"none") => !changes,
         Some(_) => !changes && is_link_from_other_site(head),
@@ -220,7 +223,8 @@ pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), Denied> {
     if allowed { Ok(()) } else { Err(Denied::OtherPage) }
 }
 
-/// Returns whether the request follows a link on a page of another site. Browsers omit the session's cookie from it.
+/// Returns whether the request follows a link on a page of another site. Browsers send such a request without the
+/// session's cookie.
 pub(crate) fn is_link_from_other_site(head: &Parts) -> bool {
     let is = |name: &HeaderName, values: &[&str]| {
         let value = head.headers.get(name);
@@ -290,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_names_of_the_loopback_address_are_accepted() {
+    fn all_names_of_the_loopback_address_are_accepted_as_hosts() {
         for (host, expected) in [
             ("localhost", true),
             ("LocalHost:9090", true),

@@ -15,9 +15,10 @@ pub struct AdminConfig {
 
 #[derive(Clone, Debug)]
 pub struct AdminTls {
-    /// The certificate of the port, which must request client certificates if [`clients`](Self::clients) is not empty.
+    /// The TLS settings of the port. They must request client certificates if [`clients`](Self::clients) is not empty.
     pub server: ServerTls,
-    /// The clients that authenticate with a certificate. If several match a certificate, the first is used.
+    /// The clients that authenticate with a certificate. If several of these clients match a certificate, the first is
+    /// used.
     pub clients: Vec<CertificateHolder>,
 }
 
@@ -40,7 +41,7 @@ pub enum Role {
 
 keywords!(Role, "role": Read = "Read", Admin = "Admin");
 
-/// The error for tokens that would be sent unencrypted to this address, which is not on loopback.
+/// The error for tokens that would be sent unencrypted, because this address is not on loopback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("tokens would be sent over the network in the clear, to {0}")]
 pub struct TokensInTheClear(pub SocketAddr);

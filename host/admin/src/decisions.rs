@@ -183,7 +183,7 @@ pub(crate) async fn get(
     let found = DecisionsOfUid::find(api, uid, before).await?;
     let mut decisions = found.on_disk;
     if role < Role::Admin {
-        // Clients without the role `admin` see decisions without objects.
+        // Clients without the role Admin see decisions without objects.
         decisions = decisions
             .into_iter()
             .map(|detail| detail.decision.into())

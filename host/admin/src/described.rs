@@ -115,7 +115,7 @@ pub(crate) fn value(name: &str, value: &Value) -> Result<Value, ApiError> {
 
 fn object(name: &str, given: &Value) -> Result<Object, ApiError> {
     let value = value(name, given)?;
-    // Stages get the object as JSON text, as they do from a client.
+    // Stages get the object as JSON text, as if a client had sent it.
     Object::parse(value.to_string()).map_err(|error| mistake(format!("{name}: {error}")))
 }
 
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_completed_from_their_objects() {
+    fn missing_fields_of_a_request_are_taken_from_its_object() {
         let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: prod}\n";
         let named = |request: &Request| {
             let Request {

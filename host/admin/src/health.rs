@@ -10,7 +10,7 @@ use crate::api::{CertificateStatus, ListenerStatus};
 /// Certificates that expire within this time need attention.
 pub const EXPIRES_SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// The colour of a state, in addition to its words. A later variant needs more attention.
+/// The colour of a state, in addition to its words. Later variants need more attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tone {
     Plain,
@@ -50,7 +50,7 @@ pub enum StatePart {
 }
 
 impl HealthLine {
-    /// Creates a line without a state. The other functions add the parts of its state, one after another.
+    /// Creates a line without a state. The other functions add parts to the state, one after another.
     pub fn new(subject: impl Into<String>) -> Self {
         Self {
             subject: subject.into(),
@@ -91,7 +91,7 @@ impl HealthLine {
         self.text(count(number as u64, one))
     }
 
-    /// Adds whether a server is up; if it is down, since when.
+    /// Adds whether a server is up, or since when it is down.
     #[must_use]
     pub fn up(self, is_up: bool, since: Option<Moment>) -> Self {
         if is_up {

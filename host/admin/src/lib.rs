@@ -69,7 +69,7 @@ use self::{
     v1::{evaluate::EXPLANATIONS, recording::RECORDINGS},
 };
 
-/// The most requests in flight, apart from probes.
+/// The maximum number of requests in flight, apart from probes.
 const REQUESTS: usize = 256;
 
 /// The paths of probes. Their replies are made where connections are served, so that no other reply delays them.
@@ -88,9 +88,9 @@ pub struct Sources {
     pub overview: Box<dyn Fn() -> Overview + Send + Sync>,
     /// Returns the reason why the driver is not ready for requests; `is_stopping` tells whether it is stopping.
     pub not_ready: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
-    /// Returns the reply to `/healthz` of a front end that has its own.
+    /// Returns the front end's own reply to `/healthz`; `None` if it has none.
     pub health: Box<dyn Fn() -> Option<Response<Body>> + Send + Sync>,
-    /// Values for the routes of front ends, one of each type.
+    /// The values that routes of front ends need, at most one of each type.
     pub extensions: Extensions,
     /// The decisions on disk, if they are written there.
     pub decisions: Option<DecisionDatabase>,
@@ -126,7 +126,7 @@ struct Api {
     followers: FairLimit<Caller>,
     /// A permit for each request whose body may be large.
     large_bodies: FairLimit<Caller>,
-    /// The OpenAPI document, once it has been requested, and the routes that it is made from.
+    /// The OpenAPI document; empty until it is first requested.
     document: Arc<OnceLock<Value>>,
     routes: Arc<[Route]>,
 }
@@ -137,8 +137,8 @@ impl Api {
     }
 }
 
-/// Returns the routes of this crate, and `more`, those of front ends. `S` is the body of `GET /v1/status`, and `H` the
-/// body of `/healthz` at a front end that has its own.
+/// Returns the routes of this crate, followed by the routes of front ends in `more`. `S` is the body of `GET
+/// /v1/status`, and `H` the body of `/healthz` at a front end that has its own reply.
 fn routes<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(more: Vec<Route>) -> Vec<Route> {
     let mut routes = operations::routes::<H>();
     routes.extend(v1::routes::<S>(more));
@@ -153,7 +153,7 @@ pub fn openapi<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(m
 /// Answers the requests of the port. Cheap to clone; lives as long as the port.
 #[derive(Clone, Debug)]
 pub struct AdminService {
-    /// The routes before there is a host: health, readiness and metrics.
+    /// The routes that are served before there is a host: health, readiness and metrics.
     starting: Router,
     started: Arc<OnceLock<Router>>,
     bodies: BodyBudget,
@@ -174,8 +174,8 @@ impl AdminService {
         }
     }
 
-    /// Starts to answer all requests, including these routes of front ends. `S` is the body of `GET /v1/status`, and
-    /// `H` the body of `/healthz` at a front end that has its own.
+    /// Starts to answer all requests, including requests for the routes of front ends in `more`. `S` is the body of
+    /// `GET /v1/status`, and `H` the body of `/healthz` at a front end that has its own reply.
     pub fn start<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(
         &self,
         access: AdminAccess,

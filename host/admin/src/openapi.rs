@@ -71,7 +71,7 @@ fn operation(route: &Route, error: &Schema, generator: &mut SchemaGenerator) -> 
         let response = responses
             .entry(status.to_string())
             .or_insert_with(|| json!({"description": description, "content": {}}));
-        // The replies with one status may have several types of content.
+        // Replies with the same status may have several content types.
         if let (Some(known), Json::Object(more)) = (
             response.pointer_mut("/content").and_then(Json::as_object_mut),
             contents(vec![content]),
@@ -154,7 +154,7 @@ fn parameters(place: &str, schema: &Schema) -> Vec<Json> {
     properties.into_iter().flatten().map(parameter).collect()
 }
 
-/// Removes null from a schema, because a missing parameter is absent, and not null.
+/// Removes null from a schema, because a missing parameter is left out rather than null.
 fn without_null(schema: &mut Map<String, Json>) {
     if schema.get("default").is_some_and(Json::is_null) {
         schema.remove("default");

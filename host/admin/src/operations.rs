@@ -40,7 +40,7 @@ pub(super) fn starting(render: RenderMetrics) -> Router {
         .fallback(async move || ApiError::Unavailable(unavailable.to_owned()))
 }
 
-/// The reply to `/healthz`: `ok`, or an `H` of the front end.
+/// The reply to `/healthz`: `ok`, or the front end's own reply of the type `H`.
 struct Health<H>(Response, PhantomData<H>);
 
 impl<H> IntoResponse for Health<H> {

@@ -29,9 +29,9 @@ pub(crate) const LARGE_BODY: usize = 8 << 20;
 pub(crate) const REQUEST_BODY: usize = 4 << 20;
 /// The largest body of any other request, and of a form.
 pub(crate) const SMALL_BODY: usize = 64 << 10;
-/// The most simultaneous requests whose body may be larger than [`SMALL_BODY`].
+/// The maximum number of simultaneous requests whose body may be larger than [`SMALL_BODY`].
 pub(crate) const LARGE_BODIES: usize = 8;
-/// The most parameters of an address, and fields of a form.
+/// The maximum number of parameters in an address, and of fields in a form.
 const PARAMETERS: usize = 128;
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -41,9 +41,9 @@ pub enum TokenFileError {
     NoToken { path: PathBuf },
 }
 
-/// The fewest characters of a token in a file. A shorter token could be guessed.
+/// The minimum length of a token in a file. A shorter token could be guessed.
 const MIN_LENGTH: usize = 16;
-/// The most characters of a token, which must fit into a header.
+/// The maximum length of a token, which must fit into a header.
 const MAX_LENGTH: usize = 1024;
 
 /// A token in a file that is read again when it changes. Clones share the token.
@@ -55,7 +55,7 @@ pub struct TokenFile(FileValue<Option<TokenDigest>>);
 impl TokenFile {
     /// Reads the file. Whitespace around the token is ignored.
     pub fn read(path: &Path) -> Result<Self, TokenFileError> {
-        // A file that is invalid at the start is an error. Later, its token is refused.
+        // At the start, an invalid file is an error. If the file becomes invalid later, its token is refused.
         read(path)?;
         let owned = path.to_owned();
         let load = move || {
@@ -83,7 +83,7 @@ fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
     Ok(TokenDigest::of(token))
 }
 
-/// Returns the holder of this token. Compares in constant time, with all tokens.
+/// Returns the holder of this token. Compares it with all tokens, each in constant time.
 pub(crate) fn holder<'t>(tokens: &'t [Token], presented: &TokenDigest) -> Option<&'t Token> {
     let mut found = None;
     for token in tokens {
@@ -131,7 +131,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_token_file_is_private_and_has_one_word() {
+    fn a_token_file_must_be_private_and_contain_one_word() {
         use std::{fs::Permissions, os::unix::fs::PermissionsExt};
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");

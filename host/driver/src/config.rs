@@ -44,8 +44,8 @@ pub struct Config {
     pub limits: Limits,
     /// The stores of chain definitions. A new definition is written to the first one that accepts it.
     pub definitions: Vec<Arc<dyn DefinitionPlace>>,
-    /// When this replica goes live with a change. Default: together with the others if replicas read chains as
-    /// resources, or are BCS drivers with definitions in ZooKeeper; otherwise independently.
+    /// Whether this replica goes live with a change together with the others, or independently. Default: together if
+    /// replicas read chains as resources, or are BCS drivers with definitions in ZooKeeper; otherwise independently.
     pub replicas: Option<SwitchMode>,
     /// The name of the Lease that the leader of the replicas holds. Default: the Lease that `definitions` names.
     pub lease: Option<String>,
@@ -71,7 +71,7 @@ pub struct Config {
     pub decision_sinks: SinksConfig,
     pub log: LogConfig,
     pub tracing: Option<TracingConfig>,
-    /// Warnings about values in the file that YAML 1.2 reads differently.
+    /// Warnings about plain values in the file that YAML 1.1 and YAML 1.2 read differently.
     pub ambiguities: Vec<Mistake>,
 }
 
@@ -95,7 +95,8 @@ impl Config {
         has_leader(&*self.front, &self.definitions, has_ensemble)
     }
 
-    /// Returns warnings about probable mistakes: world-readable keys, and values that YAML 1.2 reads differently.
+    /// Returns warnings about probable mistakes: world-readable keys, and plain values that YAML 1.1 and YAML 1.2 read
+    /// differently.
     pub fn warnings(&self) -> Vec<String> {
         let admin = self.admin.as_ref().and_then(AdminConfig::tls);
         let ports = self.listen.tls.iter().chain(admin.map(|tls| &tls.server));
@@ -109,7 +110,7 @@ impl Config {
     }
 }
 
-/// When the replicas of an installation go live with a change.
+/// Whether the replicas of an installation go live with a change together, or each on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchMode {
     /// All replicas go live at the same time, after all have prepared the change.
@@ -217,7 +218,8 @@ pub struct Limits {
     pub streams: usize,
     /// The idle timeout of a watch or a tunnel. Default: 1 h.
     pub stream_idle_timeout: Duration,
-    /// The maximum number of client connections. Default: as many as the file descriptors allow, at two each.
+    /// The maximum number of client connections. Default: as many as the limit on file descriptors allows, with two
+    /// descriptors for each connection.
     pub connections: Option<usize>,
     /// The timeout for all chains of a request together. Default: 10 s.
     pub request_timeout: Duration,
@@ -271,7 +273,7 @@ pub struct TracingConfig {
     pub protocol: TracingProtocol,
     /// The headers of each request. Their values are read from files again for each request.
     pub headers: Vec<(HeaderName, PathBuf)>,
-    /// The share of traces to sample, out of those that start in this driver.
+    /// The share to sample of the traces that start in this driver.
     pub sampling: Option<Share>,
     pub timeout: Option<Duration>,
     pub tls: ClientTls,

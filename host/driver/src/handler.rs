@@ -89,14 +89,14 @@ struct FrontState<S> {
     metrics: FrontMetrics,
 }
 
-/// The metrics of all requests, which are kept because finding a metric by its labels takes longer than counting.
+/// The metrics of all requests. They are kept because finding a metric by its labels takes longer than counting.
 #[derive(Debug)]
 struct FrontMetrics {
     requests_in_flight: Gauge,
     streams_open: Gauge,
     durations: Histogram,
-    /// The counters of successful replies, in the order of [`PASSAGES`]. Other counters are rarely needed, so they are
-    /// looked up.
+    /// The counters of successful replies, in the order of [`PASSAGES`]. Other counters are needed rarely, so they are
+    /// looked up each time.
     successes: [OnceLock<Counter>; PASSAGES.len()],
 }
 
@@ -147,7 +147,8 @@ impl RequestClass {
             let mut accepted = request.headers().get_all(ACCEPT).iter();
             accepted.any(|value| value.as_bytes().starts_with(b"text/event-stream"))
         };
-        // Kubernetes still supports older watches with `/watch/` in the path, even after a cluster's prefix.
+        // Kubernetes still supports an older form of watches, with `/watch/` in the path. A cluster's prefix may
+        // precede that path.
         let is_watch_path = || {
             let mut segments = request.uri().path().split('/');
             let of_group = segments.find(|segment| matches!(*segment, "api" | "apis")) == Some("apis");

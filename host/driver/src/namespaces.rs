@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_changed_file_is_reloaded_unless_it_is_invalid() {
+    async fn a_changed_namespaces_file_is_reloaded_unless_it_is_invalid() {
         let (_directory, path) = file("prod: { team: a }\n");
         let namespaces = FileNamespaces::read(&path).unwrap();
         let follow = tokio::spawn(namespaces.clone().follow());

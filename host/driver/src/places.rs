@@ -24,7 +24,8 @@ pub trait DefinitionPlace: Any + Debug + Send + Sync {
     /// Returns the place's name in messages, such as `zookeeper:/blueking/admissionwebhook`. It identifies the place.
     fn name(&self) -> String;
 
-    /// Returns the stores of the place, which use `connections`. The host reads files itself, so they have none.
+    /// Returns the stores of the place, which use `connections`. A place with files has no stores, because the host
+    /// reads files itself.
     fn stores(&self, connections: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, PlaceError>;
 
     fn path(&self) -> Option<&Path> {

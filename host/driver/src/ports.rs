@@ -23,7 +23,7 @@ use crate::{
 };
 
 const ADMIN_CONNECTIONS: usize = 256;
-/// The time in which requests to the admin port may still be answered at shutdown.
+/// The time for which requests to the admin port may still be answered at shutdown.
 const ADMIN_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]

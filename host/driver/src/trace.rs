@@ -21,7 +21,8 @@ pub use self::export::{Traces, TracesError};
 /// The length to which paths in spans are cut, in bytes.
 const PATH_LIMIT: usize = 1024;
 
-/// Begins the span of a request if spans are exported, and sets it as parent in the headers. Also returns the trace.
+/// Begins the span of a request if spans are exported, and writes it to the headers as the parent of further spans.
+/// Also returns the context of the trace.
 pub(crate) fn begin<B>(request: &mut Request<B>, client: &Client) -> (Span, Option<TraceContext>) {
     let received = trace_context(request.headers_mut());
     let path = request.uri().path();

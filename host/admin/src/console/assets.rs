@@ -49,7 +49,8 @@ const fn asset(name: &'static str, media_type: &'static str, text: &'static str)
     }
 }
 
-/// The directory in the addresses of all assets: a hash of them, so that scripts import scripts of the same version.
+/// The directory in the addresses of all assets. Its name is a hash of the assets, so that scripts import scripts of
+/// the same version.
 static DIRECTORY: LazyLock<String> = LazyLock::new(|| {
     let digest = Digest::of_parts(ASSETS.iter().map(|asset| asset.text.as_bytes()));
     digest.to_hex().chars().take(12).collect()

@@ -361,14 +361,15 @@ fn stage_line(definitions: &[StoredDefinition], stage: &str) -> Option<(String, 
     })
 }
 
-/// Returns the line of the file at which the text begins: that of the first comment above the definition, if any.
+/// Returns the line of the file at which the stored text begins. Comments above the definition belong to the text.
 fn first_line(stored: &StoredDefinition) -> u32 {
     let is_before = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with('#');
     let before = u32::try_from(stored.text.lines().take_while(is_before).count()).unwrap_or(u32::MAX);
     stored.line.saturating_sub(before).max(1)
 }
 
-/// Shows a text with line numbers. With `has_targets`, the lines have anchors, which only one text on a page may have.
+/// Shows a text with line numbers. If `has_targets` is true, the lines have anchors. Only one text on a page may have
+/// them.
 pub(super) fn numbered(text: &str, first: u32, has_targets: bool) -> Markup {
     html! {
         pre.numbered tabindex="0" {

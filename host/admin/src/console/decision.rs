@@ -224,7 +224,8 @@ fn article(
     }
 }
 
-/// Links to the playground, for each chain that saw the request. The link of an Admin includes the request.
+/// Links to the playground, for each chain that saw the request. For users with the role Admin, the links include the
+/// request.
 fn playground_links(detail: &DecisionDetail) -> Markup {
     let decision = &detail.decision;
     let chains: BTreeSet<_> = decision

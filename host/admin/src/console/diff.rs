@@ -11,7 +11,8 @@ const CONTEXT: usize = 3;
 const LONGEST: usize = 1 << 20;
 const PAIRS: usize = 16_000_000;
 
-/// Shows the lines of both texts near their differences; empty if they are equal, `None` if they are too long.
+/// Shows the lines of both texts near their differences. The result is empty if the texts are equal, and `None` if they
+/// are too long.
 pub(super) fn side_by_side(titles: [&str; 2], before: &str, after: &str) -> Option<Markup> {
     if before.len() + after.len() > LONGEST || before.lines().count() * after.lines().count() > PAIRS {
         return None;

@@ -266,7 +266,7 @@ fn confirmation(session: &Session, number: u64, live: u64, differences: &Compari
     }
 }
 
-/// The revision that was live when the rollback was confirmed.
+/// A confirmed rollback, with the revision that was live at that time.
 #[derive(Debug, Deserialize)]
 struct Rollback {
     live: u64,

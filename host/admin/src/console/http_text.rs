@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_survives_writing_and_reading() {
+    fn a_request_written_as_http_text_can_be_read_again() {
         let text = "PUT /v1/services/a%20b\ncontent-type: application/json\n\n{\n  \"replicas\": 2\n}\n";
         let request = read(&services(), text).unwrap();
         assert_eq!(
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_the_line() {
+    fn mistakes_in_http_text_name_the_line() {
         for (text, expected) in [
             ("PUT /v1/services/web\nnonsense\n\n{}", "object:2:1: not a header"),
             (

@@ -80,7 +80,8 @@ fn texts(query: &mut DecisionQuery) -> [&mut Option<String>; 6] {
     [chain, stage, namespace, user, text, since]
 }
 
-/// Returns the address of `page` with this filter. If it is a list, the list begins below the id `before`.
+/// Returns the address of `page` with this filter. If `page` is a list, it begins with the first decision whose id is
+/// smaller than `before`.
 fn address_with(query: &DecisionQuery, page: &str, before: Option<u64>) -> String {
     let query = DecisionQuery {
         before,
@@ -245,7 +246,8 @@ pub(super) fn tone(verdict: DecisionVerdict) -> Tone {
     }
 }
 
-/// Returns the address of a decision. It has the decision's id too, because several decisions may have the same uid.
+/// Returns the address of a decision. The address also contains the decision's id, because several decisions may have
+/// the same uid.
 fn address(decision: &DecisionRecord) -> String {
     let uid = utf8_percent_encode(&decision.uid, NON_ALPHANUMERIC);
     format!("/decisions/{uid}#decision-{}", decision.id)

@@ -116,7 +116,8 @@ struct FoundSection {
     title: String,
 }
 
-/// Returns the sections that contain all of these words, ignoring case. Sections whose titles contain them come first.
+/// Returns the sections that contain all of these words, ignoring case. Sections with all words in their titles come
+/// first.
 fn find(query: &str) -> Vec<FoundSection> {
     let query = query.to_lowercase();
     let has_all = |text: &str| {

@@ -63,7 +63,7 @@ pub(super) fn chip(text: &str, without: &str) -> Markup {
     html! { a.chip href=(without) title="Remove this filter" { (text) span aria-hidden="true" { "×" } } }
 }
 
-/// Shows the steps of a rollout. The current step is marked, and has these details.
+/// Shows the steps of a rollout. The step `present` is marked, and followed by `details`.
 pub(super) fn steps(shares: &[String], present: &str, details: &Markup) -> Markup {
     let index = shares.iter().position(|share| share == present);
     html! {
@@ -134,7 +134,7 @@ pub(super) fn moment(at: Moment) -> Markup {
     html! { (exact("", at, &shown)) " UTC" }
 }
 
-/// Shows the distance of a time from now: `5 min ago`, `in 2 h`. Hovering over it shows the exact time.
+/// Shows a time relative to now: `5 min ago`, `in 2 h`. Hovering over it shows the exact time.
 pub(super) fn relative(at: Moment, now: Moment) -> Markup {
     match now.0.duration_since(at.0) {
         Ok(since) => exact("relative", at, &format!("{} ago", rounded(since))),

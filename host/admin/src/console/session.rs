@@ -36,7 +36,7 @@ const MOST_SESSIONS: usize = 128;
 pub(crate) struct Session {
     pub(super) caller: Caller,
     pub(super) role: Role,
-    /// The key that forms which change something contain. Pages of other sites cannot read it.
+    /// The secret key in every form that changes something. Pages of other sites cannot read the key.
     pub(super) form_key: Arc<str>,
     /// The state of the driver, which every page shows.
     pub(super) sources: Arc<Sources>,

@@ -6,7 +6,8 @@ use url::Url;
 /// The sinks to which decisions are written, in addition to the log in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SinksConfig {
-    /// The share of decisions to write for requests allowed unchanged; `None` for none. All others are written.
+    /// The share of requests allowed unchanged whose decisions are written; `None` if none of them are. Decisions on all
+    /// other requests are always written.
     pub share: Option<Share>,
     /// Whether to write the objects of requests too.
     pub objects: bool,

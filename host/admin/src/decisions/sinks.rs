@@ -169,7 +169,7 @@ pub struct RunningSinks {
 }
 
 impl RunningSinks {
-    /// Writes the queues, for a few seconds at most.
+    /// Writes the decisions that are still in the queues, for a few seconds at most.
     pub async fn finish(self) {
         self.stop.cancel();
         let end = tokio::time::Instant::now() + SHUTDOWN_TIMEOUT;

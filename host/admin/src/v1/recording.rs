@@ -20,7 +20,7 @@ use crate::{
     route::{Call, Content, Method::Get, Nothing, Reply, ReplyForm, Route},
 };
 
-/// The most simultaneous recordings, each of which copies requests.
+/// The maximum number of simultaneous recordings. Each recording copies requests.
 pub(crate) const RECORDINGS: usize = 8;
 
 const DEFAULT_SECONDS: u64 = 60;

@@ -43,7 +43,7 @@ pub(crate) struct Sections<'a> {
 }
 
 impl Sections<'_> {
-    /// Reports a mistake at `node`, which needs the Kubernetes cluster, if no cluster is configured.
+    /// Reports a mistake at `node` if no Kubernetes cluster is configured, because the node needs one.
     pub(crate) fn need_kubernetes(self, node: &Node<'_>) {
         if !self.has_cluster {
             let fix = "write `cluster: {}`, or `cluster: { kubeconfig: ... }`";

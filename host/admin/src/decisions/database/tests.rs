@@ -39,7 +39,7 @@ async fn ids(database: &DecisionDatabase, filter: &DecisionFilter) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn lists_are_filtered_and_continue_on_further_pages() {
+async fn lists_of_decisions_are_filtered_and_continue_on_further_pages() {
     let folder = tempfile::tempdir().unwrap();
     let database = database(&folder, 1 << 30).await;
     let mode = folder
@@ -151,7 +151,7 @@ async fn the_oldest_decisions_of_a_too_large_database_are_removed() {
 }
 
 #[tokio::test]
-async fn a_database_must_be_a_file() {
+async fn a_decision_database_must_not_be_a_directory() {
     let folder = tempfile::tempdir().unwrap();
     let config = SqliteConfig {
         file: folder.path().to_owned(),

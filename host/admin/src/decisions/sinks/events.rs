@@ -20,7 +20,7 @@ const TOTAL_RATE: EventRate = EventRate {
     burst: 100.0,
     interval: Duration::from_millis(200),
 };
-/// The rate limit for one object, such as for the Pods of a workload that are denied repeatedly.
+/// The rate limit of events about one object. A workload, for example, may create a denied Pod again and again.
 const OBJECT_RATE: EventRate = EventRate {
     burst: 5.0,
     interval: Duration::from_secs(60),
@@ -170,7 +170,7 @@ struct EventRate {
     interval: Duration,
 }
 
-/// The number of events that a rate limit still allows, at some time.
+/// The number of events that a rate limit still allowed at the time `at`.
 struct RemainingEvents {
     left: f64,
     at: Instant,

@@ -91,7 +91,7 @@ async fn queued_decisions_are_written_at_shutdown() {
 }
 
 #[tokio::test]
-async fn all_refusals_and_a_share_of_unchanged_requests_are_written() {
+async fn decisions_on_all_refusals_and_on_a_share_of_unchanged_requests_are_written() {
     for (share, objects, expected) in [
         (None, false, vec!["b", "d"]),
         ("50%".parse().ok(), true, vec!["a", "b", "d", "e"]),
@@ -176,7 +176,7 @@ async fn decisions_are_sent_again_to_a_busy_server() {
 }
 
 #[tokio::test]
-async fn refused_decisions_do_not_block_the_next_ones() {
+async fn decisions_that_a_server_refuses_do_not_block_the_next_ones() {
     let (address, kept, _) = server(&[413]).await;
     let mut sink = to_server(address);
     let batch = batch().await;
@@ -221,7 +221,8 @@ async fn decisions_beyond_the_queue_are_dropped_and_counted() {
         objects: false,
     };
     let counter = Counter::from_arc(dropped.clone());
-    // The queue has room for ten decisions, and no sink reads it. Another half allows for durations with more digits.
+    // The queue has room for ten decisions, and no sink reads it. The additional half allows for durations with more
+    // digits.
     let room = 10 * size + size / 2;
     let reading = read(decisions, sender, room, selection, counter, stop);
     let ends = async {

@@ -492,7 +492,7 @@ fn requests_match_the_configured_routes() {
 }
 
 #[test]
-fn the_nomad_example_matches_its_routes() {
+fn requests_match_the_routes_of_the_nomad_example() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/nomad/admittance.yaml");
     let config = Config::read(&path).unwrap();
     let read = |method: &str, uri: &str, body: &str| {

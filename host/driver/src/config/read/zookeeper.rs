@@ -39,7 +39,7 @@ impl ConfiguredEnsembles {
         }
     }
 
-    /// Reports a mistake at `node`, which needs an ensemble, if none is configured.
+    /// Reports a mistake at `node` if no ensemble is configured, because the node needs one.
     pub(crate) fn need_any(self, node: &Node<'_>) {
         if !self.any {
             node.wrong(

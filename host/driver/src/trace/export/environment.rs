@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_names_the_endpoint() {
+    fn environment_variables_name_the_collector_of_traces() {
         use TracingProtocol::{HttpJson, HttpProtobuf};
         let url = "http://collector:4318";
         let traces = "http://collector:4318/v1/traces";
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_variables_are_reported() {
+    fn invalid_environment_variables_for_tracing_are_reported() {
         let url = (ENDPOINT, "http://collector:4318");
         for (variables, expected) in [
             (

@@ -43,7 +43,8 @@ impl Queue {
     }
 }
 
-/// Passes spans to the batch processor. Counts and drops spans beyond the limit, which the processor would not count.
+/// Passes spans to the batch processor. Spans beyond the limit are dropped and counted here, because the processor
+/// would drop them without counting them.
 #[derive(Debug)]
 pub(super) struct Queued {
     processor: BatchSpanProcessor,

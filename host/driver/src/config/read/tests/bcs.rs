@@ -19,7 +19,7 @@ pub(super) fn bcs(config: &Config) -> &BcsConfig {
 #[test]
 fn the_kind_of_upstream_follows_from_its_servers() {
     let listed = "servers: [\"http://127.0.0.1:1\"]";
-    // (dialect, upstream, expected kind of upstream and path of discovery)
+    // (dialect, upstream, expected kind of upstream, expected path of discovery)
     for (dialect, upstream, upstream_kind, path) in [
         ("", listed, UpstreamKind::Driver, None),
         (", behind: driver", listed, UpstreamKind::Driver, None),

@@ -53,7 +53,7 @@ decisions:
 }
 
 #[test]
-fn events_need_a_cluster() {
+fn events_about_decisions_need_a_cluster() {
     let config = read(&format!("{LEAST}\ncluster: {{}}\ndecisions: {{ events: true }}")).unwrap();
     assert!(config.decision_sinks.events);
     let mistakes = read(&format!("{LEAST}\ndecisions: {{ events: true }}")).unwrap_err();

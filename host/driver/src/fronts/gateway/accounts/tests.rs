@@ -35,7 +35,7 @@ fn read(text: &str) -> Result<AccountsConfig, Vec<String>> {
 }
 
 #[test]
-fn sqlite_needs_only_a_file() {
+fn an_sqlite_database_for_accounts_needs_only_a_file() {
     let found = read("{ sqlite: accounts.db }").unwrap();
     let DatabaseConfig::Sqlite(path) = &found.database else {
         panic!("{found:?}")
@@ -65,7 +65,7 @@ fn every_key_of_the_accounts_is_read() {
 }
 
 #[test]
-fn mistakes_name_the_key_and_the_fix() {
+fn mistakes_in_accounts_name_the_key_and_the_fix() {
     for (text, expected) in [
         ("{}", "dialect.gateway.accounts: exactly one database"),
         (
