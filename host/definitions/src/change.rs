@@ -1,7 +1,7 @@
 //! Plans the writes for applying, deleting or promoting definitions.
 //!
-//! A file with one definition is replaced or removed as a whole. The definitions in a file with several cannot be
-//! changed; the error names the place to edit.
+//! A file with one definition is replaced or removed as a whole. A definition that shares its file with others cannot
+//! be changed; the error names the place to edit.
 
 mod apply;
 mod error;

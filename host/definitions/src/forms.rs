@@ -65,13 +65,13 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
         defined.chains.extend(all.chains());
     }
 
-    /// Returns the object to store if `applied` replaces `replaced` in a store of entries. Default: `None`, for
-    /// `applied`.
+    /// Returns the object to store if `applied` replaces `replaced` in a store of entries. Default: `None`, which
+    /// stores `applied` itself.
     fn merge(&self, _applied: Json, _replaced: &Json) -> Option<Json> {
         None
     }
 
-    /// Returns the result of importing documents of this kind, and the reason, if it is always the same. Default:
+    /// If importing a document of this kind always has the same result, returns the result and the reason. Default:
     /// `None`.
     fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
         None
@@ -94,7 +94,7 @@ pub struct DocumentKind {
     pub is_needed: bool,
     /// The fields by which a document without `kind` is recognised; one of them is enough.
     pub fields: &'static [&'static str],
-    /// The reason why documents of the kind are refused, and the fix. Such a kind has no versions.
+    /// If documents of this kind are refused, the reason and the fix. Such a kind has no versions.
     pub refusal: Option<(&'static str, &'static str)>,
 }
 

@@ -53,8 +53,8 @@ pub trait HookKind: HookValue {
         Vec::new()
     }
 
-    /// Returns the kinds of objects in the cluster that the hook reads, without those granted to its plugins. If
-    /// expressions check users' permissions, [`ClusterKind::any_access`] is included. Default: none.
+    /// Returns the kinds of objects in the cluster that the hook reads, without the kinds that are granted to its
+    /// plugins. If expressions check users' permissions, [`ClusterKind::any_access`] is included. Default: none.
     fn reads(&self) -> BTreeSet<ClusterKind> {
         BTreeSet::new()
     }
@@ -64,9 +64,9 @@ pub trait HookKind: HookValue {
         Vec::new()
     }
 
-    /// Returns whether `now`, the replacement of this hook, may refuse fewer requests. Changes that truncating a file
-    /// cannot cause do not count, such as another module or URL, or other values in settings. Default: whether the
-    /// hooks differ.
+    /// Returns whether this hook may refuse requests that its replacement `now` allows. Differences that cannot result
+    /// from truncating a file do not count, such as another module or URL, or other values in settings. Default:
+    /// whether the hooks differ.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         !self.equals(&**now)
     }
@@ -84,7 +84,8 @@ pub trait HookKind: HookValue {
         Vec::new()
     }
 
-    /// Returns whether `native`, read from this hook's native form, lost nothing. Default: whether the two are equal.
+    /// Returns whether `native`, which was read from this hook's native form, has all properties of this hook. Default:
+    /// whether the two are equal.
     fn is_complete_in(&self, native: &HookDefinition) -> bool {
         self.equals(&**native)
     }
@@ -163,7 +164,7 @@ impl PartialEq for HookDefinition {
     }
 }
 
-/// Reads a hook from its field of a native stage. The phase is that of the stage's chain.
+/// Reads a hook from its field of a native stage. The argument of type `Phase` is the phase of the stage's chain.
 pub(crate) type ReadHook = fn(&Node<'_>, Phase) -> Option<HookDefinition>;
 
 /// The fields of a native stage that define its hook. A stage has exactly one of them.
@@ -213,7 +214,8 @@ pub struct PreparedHook {
     pub status: HookStatus,
     /// The key of the hook's statistics. If it changes, the statistics restart from zero. Default: empty.
     pub identity: String,
-    /// The failures that this kind of hook can have, besides those that every stage can have. Default: all failures.
+    /// The failures that this kind of hook can have, in addition to the failures that every stage can have. Default:
+    /// all failures.
     pub failures: &'static [FailureKind],
     /// Whether calls go to a server. Default: false.
     pub calls_server: bool,

@@ -45,7 +45,7 @@ pub struct ChainId {
 /// The name of a stage. As text: `pods/images`, or `Mutating:pods/images` if chains of both phases are named `pods`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StageId {
-    /// The phase of the chain; `None` if only one phase has a chain of this name.
+    /// The phase of the chain; `None` for the only chain of this name.
     pub phase: Option<Phase>,
     /// The name of the chain.
     pub chain: String,
@@ -118,7 +118,8 @@ fn split_phase(text: &str) -> Option<(Phase, &str)> {
 }
 
 impl StageId {
-    /// Returns whether this names the stage. The whole names are compared, because BCS allows `/` in both parts.
+    /// Returns whether this ID names the stage. BCS allows `/` in the names of chain and stage, so they are compared as
+    /// one text, with a `/` between them.
     pub fn is(&self, phase: Phase, chain: &str, stage: &str) -> bool {
         let whole = |chain: &str, stage: &str| format!("{chain}/{stage}");
         self.phase.is_none_or(|expected| expected == phase)

@@ -29,8 +29,8 @@ pub struct ChainDefinition {
     pub stages: Vec<StageDefinition>,
     /// Warnings about parts of the document that have no effect. [`Self::warnings`] adds warnings about the rules.
     pub warnings: Vec<Mistake>,
-    /// Stages that are never called, and whose plugins are loaded only to find mistakes in them. A template of
-    /// Gatekeeper without constraints has such a stage.
+    /// Stages that are never called. Their plugins are loaded only to find mistakes in them. A template of Gatekeeper
+    /// without constraints has such a stage.
     pub idle: Vec<StageDefinition>,
 }
 
@@ -120,7 +120,7 @@ impl StageDefinition {
     }
 }
 
-/// Returns a rule that matches every request, for readers to narrow.
+/// Returns a rule that matches every request. Functions that read rules narrow it.
 pub(crate) fn any_rule() -> Rule {
     Rule {
         operations: Matcher::Any,

@@ -15,7 +15,7 @@ const WITHHELD: &str = "# This text cannot be read as a definition, and may hold
 
 /// Replaces each value of `allow.environment` by `[redacted]`, or the whole text if the values cannot be located.
 pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
-    // The name of the field may be written with escapes if the text contains a backslash.
+    // If the text contains a backslash, the name of the field may be written with escapes.
     let may_grant = text.contains('\\') || text.to_ascii_lowercase().contains("environment");
     if !may_grant {
         return Cow::Borrowed(text);

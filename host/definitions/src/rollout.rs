@@ -17,7 +17,8 @@ const DEFAULT_PAUSE: Duration = Duration::from_secs(10 * 60);
 
 const LARGEST_COUNT: i64 = 1_000_000;
 
-/// A limit that is a share refers to at least this many requests, so that an early failure does not end the rollout.
+/// A limit that is a share is computed from at least this many requests, so that an early failure does not end the
+/// rollout.
 const FEWEST: u64 = 100;
 
 /// The gradual replacement of a stage's plugin by its candidate, which decides a growing share of the requests.
@@ -30,13 +31,14 @@ pub struct RolloutDefinition {
     pub by: RolloutKey,
     /// The duration of each step.
     pub pause: Duration,
-    /// The number of the candidate's failures at which the rollout ends.
+    /// The rollout ends when the candidate has failed this many times.
     pub failures: RolloutLimit,
-    /// The number of requests, denied by the candidate although the plugin allows them, at which the rollout ends.
+    /// The rollout ends when the candidate has denied this many requests that the plugin allows.
     pub refusals: RolloutLimit,
 }
 
-/// The property of requests that selects plugin or candidate: requests with equal values are decided by the same one.
+/// The property of requests that selects plugin or candidate: requests with equal values are decided by the same of the
+/// two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RolloutKey {
     /// The namespace, or the object's name if it has no namespace.

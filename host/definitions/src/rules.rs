@@ -20,7 +20,7 @@ pub(crate) const OPERATIONS: [(&str, Option<Operation>); 5] = [
 /// Reads an operation. Native rules may write it in either case; other rules must spell it as Kubernetes does.
 type ReadOperation<'a> = fn(&Node<'a>, &str, &[(&str, Option<Operation>)]) -> Option<Option<Operation>>;
 
-/// Reads the rules of a native chain, stage or exception. An empty list is a mistake, which `fix` tells how to correct.
+/// Reads the rules of a native chain, stage or exception. An empty list is a mistake with this `fix`.
 pub(crate) fn read_native(node: &Node<'_>, fix: &str, match_policy: MatchPolicy) -> Vec<Rule> {
     let rules = node.filled_list(fix);
     read_all(rules, match_policy, Node::one_of_any_case, |fields, rule| {
@@ -200,8 +200,8 @@ fn covered_in_any_order(texts: &[&str]) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Finds the covered patterns that kube-apiserver rejects. With a subresource, a pattern is rejected after the pattern
-/// that covers it; without one, only the last such pattern is rejected, if the list contains `*`.
+/// Finds the covered patterns that kube-apiserver rejects: a pattern with a subresource if the pattern that covers it
+/// comes earlier in the list, and the last pattern without a subresource if the list contains `*`.
 fn covered_for_kubernetes(texts: &[&str]) -> Vec<(usize, String)> {
     let mut covered = Vec::new();
     for (index, text) in texts.iter().enumerate() {

@@ -157,12 +157,13 @@ impl DefinitionSet {
     }
 
     /// Returns the stored definitions in the order of files and lines, and then the unusable entries. Definitions with
-    /// mistakes are included. Without a readable kind and name, only an entry that its path identifies is included.
+    /// mistakes are included. A definition whose kind and name cannot be read is included only if it is an entry that
+    /// its path identifies.
     pub fn documents(&self) -> Vec<StoredDefinition> {
         stored::all(self)
     }
 
-    /// Returns a chain's own definition, and those of its stages if they are separate, such as bindings.
+    /// Returns the definition of a chain, and the definitions of its stages if they are separate, such as bindings.
     pub fn documents_of(&self, id: &ChainId) -> Vec<StoredDefinition> {
         let chains = self.chains().unwrap_or_default();
         let matches_id = |chain: &&ChainDefinition| chain.phase == id.phase && chain.name == id.name;
@@ -180,8 +181,8 @@ impl DefinitionSet {
         documents
     }
 
-    /// Plans the writes that store the definitions in `text`. Each replaces the definition with the same name, or is
-    /// written to its `destination`.
+    /// Plans the writes that store the definitions in `text`. Each definition in the text replaces the definition with
+    /// the same name, or is written to its `destination`.
     ///
     /// A file with one definition is replaced as a whole. The whole set is checked. Mistakes name the text `name`.
     ///
@@ -205,7 +206,7 @@ impl DefinitionSet {
     ///
     /// # Errors
     ///
-    /// Fails if the text has mistakes, with all of them, or if it defines no chain.
+    /// Returns every mistake in the text. Also fails if the text defines no chain.
     pub fn chains_of(
         &self,
         text: &str,
@@ -220,8 +221,8 @@ impl DefinitionSet {
     ///
     /// # Errors
     ///
-    /// Fails if the number of definitions with this name is not one, the definition shares its file with others, or the
-    /// remaining definitions have mistakes.
+    /// Fails if no definition or several have this name, the definition shares its file with others, or the remaining
+    /// definitions have mistakes.
     pub fn delete(&self, id: &DefinitionId) -> Result<Change, ChangeError> {
         change::delete(self, id)
     }
@@ -231,8 +232,8 @@ impl DefinitionSet {
     ///
     /// # Errors
     ///
-    /// Fails if the number of stages with this name is not one, the stage has no candidate, the definition shares its
-    /// file with others, or the definitions have mistakes.
+    /// Fails if no stage or several have this name, the stage has no candidate, the definition shares its file with
+    /// others, or the definitions have mistakes.
     pub fn promote(&self, stage: &StageId) -> Result<Change, ChangeError> {
         change::promote(self, stage)
     }

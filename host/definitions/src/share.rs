@@ -33,8 +33,8 @@ impl Share {
         self.0.get()
     }
 
-    /// Returns whether request number `counter`, from 0, is in the share. The first request always is. The share is
-    /// exact in every 10,000 consecutive requests, and evenly distributed.
+    /// Returns whether request number `counter`, counted from 0, is in the share. The first request always is. The
+    /// share is exact in every 10,000 consecutive requests, and evenly distributed.
     pub fn is_due(self, counter: u64) -> bool {
         let whole = u64::from(Self::WHOLE);
         let parts = u64::from(self.0.get());

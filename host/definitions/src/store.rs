@@ -138,7 +138,7 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     /// Returns whether this path belongs to the store, even if nothing is stored there.
     fn owns(&self, path: &Path) -> bool;
 
-    /// Returns the unused path for a new definition with this name; `None` if the store does not accept it.
+    /// Returns an unused path for a new definition with this name; `None` if the store does not accept it.
     fn path_for(&self, id: &DefinitionId) -> Option<PathBuf>;
 
     /// Receives the definitions that were live when the host last stopped, before the first [`read`](Self::read). A

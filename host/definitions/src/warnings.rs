@@ -54,7 +54,7 @@ impl ChainDefinition {
             if warnings.iter().any(|warning| warning.message == message) {
                 continue;
             }
-            // The entry is missing if the chain is not from a file, or if the file has changed since it was read.
+            // The entry is not found if the chain is not from a file, or if the file has changed since it was read.
             let mut roots = documents.iter().map(Document::root_ignoring_mistakes);
             let entry = roots
                 .find_map(|root| root.object_at(&self.source))

@@ -131,7 +131,7 @@ pub(crate) fn chains_of(
 struct Applied<'a> {
     id: DefinitionId,
     document: &'a Document,
-    /// The phase of the chain that the document defines on its own, if any.
+    /// The phase of the chain that the document defines on its own; `None` if it defines none.
     phase: Option<Phase>,
     /// The document's part of the applied text.
     text: &'a str,
@@ -330,7 +330,7 @@ fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<WriteTarget<'
     Change::between(set, new, effects)
 }
 
-/// Returns the path for a new definition, `{directory}/{kind}-{name}.yaml`, which may exist.
+/// Returns the path for a new definition, `{directory}/{kind}-{name}.yaml`. A file with this path may exist.
 pub(crate) fn file_of(id: &DefinitionId, directory: &Path) -> PathBuf {
     const LONGEST: usize = 100;
     // These characters are valid on all file systems, and cannot lead out of the directory.
@@ -343,7 +343,8 @@ pub(crate) fn file_of(id: &DefinitionId, directory: &Path) -> PathBuf {
     directory.join(format!("{name}.yaml"))
 }
 
-/// Returns `path`, or else `path` with a number appended to its name, that exists neither on disk nor in `files`.
+/// Returns a path that exists neither on disk nor in `files`: `path`, or else `path` with a number appended to its
+/// name.
 pub(crate) fn free_path(path: PathBuf, files: &[DefinitionFile]) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let mut free = path.clone();

@@ -150,7 +150,7 @@ fn promote_in(stage: &mut Map<String, Json>) -> Option<()> {
 fn comment_above<'t>(text: &'t str, root: &Node<'_>) -> &'t str {
     let text = text.trim_start_matches(BYTE_ORDER_MARK);
     let above = text.get(..root.span().start).unwrap_or_default();
-    // A document may begin on the line of its `---`, which is not part of a comment.
+    // A document may begin on the line of its `---`. The part of that line before the document is not a comment.
     above
         .rfind('\n')
         .and_then(|end| above.get(..=end))

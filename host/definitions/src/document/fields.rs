@@ -36,13 +36,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Accepts all other fields.
+    /// Accepts the fields that are not read.
     pub fn ignoring_others(mut self) -> Self {
         self.ignores_others = true;
         self
     }
 
-    /// Reports every field, for an object that has none.
+    /// Reports every field of an object that must have no fields.
     pub fn refuse_all(self) {
         self.report_others();
     }
@@ -148,7 +148,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reports the unknown fields, each with the most similar known field, if any.
+    /// Reports the unknown fields, and suggests for each the most similar known field.
     fn report_others(&self) {
         let mut first: Vec<(&'static str, Position)> = Vec::new();
         let absent = self.absent();

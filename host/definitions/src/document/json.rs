@@ -27,7 +27,7 @@ pub(super) fn read(text: &str, flaws: &mut Vec<SyntaxMistake>) -> Result<Positio
     value(&mut lines, raw, 0, flaws)
 }
 
-/// Creates the flaw without the position at the end of serde_json's message, because a flaw has its own position.
+/// Creates the flaw from serde_json's message, without the position at its end, because a flaw has its own position.
 fn not_json(position: Position, error: &serde_json::Error) -> SyntaxMistake {
     let text = error.to_string();
     let message = text
@@ -36,7 +36,8 @@ fn not_json(position: Position, error: &serde_json::Error) -> SyntaxMistake {
     SyntaxMistake::new(position, format!("this is not JSON: {message}"), "")
 }
 
-/// Converts offsets to lines and columns. It counts on from the previous offset, or from the start for a smaller one.
+/// Converts offsets to lines and columns. Counts from the previous offset, or from the start if the new offset is
+/// smaller.
 struct Lines<'a> {
     text: &'a str,
     offset: usize,

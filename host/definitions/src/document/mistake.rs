@@ -145,7 +145,7 @@ impl Mistakes {
     ///
     /// # Errors
     ///
-    /// Returns the unique mistakes, sorted by location. After 100 mistakes, a last one tells how many follow.
+    /// Returns the unique mistakes, sorted by location. After 100 mistakes, a last one states how many are left out.
     pub fn into_result<T>(mut self, value: T) -> Result<T, Self> {
         if self.is_empty() {
             return Ok(value);

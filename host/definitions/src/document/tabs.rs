@@ -1,4 +1,4 @@
-//! Replaces tabs that indent lines of flow collections in blocks: go-yaml accepts them, our parser does not.
+//! Replaces tabs that indent lines inside flow collections: go-yaml accepts such tabs, but our parser does not.
 
 use std::{borrow::Cow, ops::Range, slice};
 

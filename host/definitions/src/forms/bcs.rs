@@ -22,7 +22,7 @@ use crate::{
     plugin, selectors,
 };
 
-/// The default timeout of a hook, which is kube-apiserver's for webhooks. The BCS driver waits forever.
+/// The default timeout of a hook, the same as kube-apiserver's for webhooks. The BCS driver waits forever.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 const OPERATIONS: [(&str, Operation); 2] = [("Create", Operation::Create), ("Update", Operation::Update)];
@@ -127,7 +127,7 @@ struct LocatedTarget {
 }
 
 /// Reads a definition from the `spec` of a custom resource. As in the BCS driver, the name is in the `metadata` inside
-/// `spec` or, if that is missing, in the resource's.
+/// `spec` or, if that is missing, in the `metadata` of the resource.
 fn read_custom_resource(root: &Node<'_>) -> Option<FormContent> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "status"]);
@@ -219,7 +219,7 @@ fn read_stage(node: &Node<'_>, seen: &mut HashMap<String, Location>) -> Option<S
     let name = read_stage_name(&mut fields, "name the hook", printable, seen);
     let hook = plugin::read_in_place_of_client(&mut fields, "hook", read_client);
     let read_policy = |node: &Node<'_>| match node.string()? {
-        // A missing policy means `Ignore`, which the driver returns as an empty string.
+        // The driver returns a missing policy as an empty string. Both mean `Ignore`.
         "" => None,
         _ => node.word(),
     };

@@ -1,7 +1,7 @@
 //! Reads the webhook configurations and the CEL policies of Kubernetes.
 //!
-//! Every document that a Kubernetes API server accepts is accepted here, except for a few whose every call would fail.
-//! The fields `plugin` (instead of `clientConfig`), `timeout` and `mode` are additions.
+//! Every document that a Kubernetes API server accepts is accepted here, except for a few in which every call would
+//! fail. The fields `plugin` (instead of `clientConfig`), `timeout` and `mode` are additions.
 
 mod openapi;
 pub(super) mod policy;

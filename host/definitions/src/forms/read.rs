@@ -101,7 +101,7 @@ impl ReadDefinition {
         self.content.as_ref()?.chain.as_ref()
     }
 
-    /// Returns the value of type `T` that the system has added, if any.
+    /// Returns the value of type `T` that the system has added; `None` if it has added none.
     pub fn part<T: Any>(&self) -> Option<&T> {
         self.content.as_ref()?.part.as_ref()?.downcast_ref()
     }

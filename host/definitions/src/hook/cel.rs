@@ -158,7 +158,7 @@ impl HookKind for CelDefinition {
         let hook = Arc::new(hook.with_http(http.cloned()));
         Ok(PreparedHook {
             identity: self.policy.identity(),
-            // Reading the namespace for expressions may fail.
+            // If expressions read the namespace, that may fail.
             failures: &[FailureKind::NamespaceUnknown],
             ..PreparedHook::new(hook, status)
         })

@@ -26,7 +26,7 @@ pub struct GroupDefinition {
     pub expression: GroupExpression,
     /// The denial of the group, without the causes.
     pub denial: Denial,
-    /// The path of the members in the document, which a denial's causes contain.
+    /// The path of the members in the document. The causes of a denial contain it.
     pub members_path: &'static str,
 }
 

@@ -31,7 +31,7 @@ impl HookKind for MutatorsDefinition {
         let status = HookStatus::new("mutators", identity.clone()).with("mutators", names);
         Ok(PreparedHook {
             identity,
-            // Reading a namespace's labels for a selector may fail.
+            // If a selector reads a namespace's labels, that may fail.
             failures: &[FailureKind::NamespaceUnknown],
             ..PreparedHook::new(Arc::new(hook), status)
         })

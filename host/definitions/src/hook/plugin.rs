@@ -90,7 +90,7 @@ impl<'a> PluginRole<'a> {
 pub struct PluginDefinition {
     /// The reference to the module. Relative paths in a document start in the directory of its file.
     pub source: ModuleReference,
-    /// The required sha256 digest of the module, if any.
+    /// The required sha256 digest of the module; `None` if any module is accepted.
     pub digest: Option<Digest>,
     /// The settings, a JSON object. Default: empty.
     pub settings: Json,
@@ -131,7 +131,8 @@ impl PluginDefinition {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CandidateDefinition {
-    /// The candidate's plugin. Only settings, grants and memory limit default to those of the stage's plugin.
+    /// The candidate's plugin. If the document omits its settings, grants or memory limit, they are the same as for the
+    /// stage's plugin. Other fields are not inherited.
     pub plugin: PluginDefinition,
     /// The share of the stage's calls in which the candidate is also called. Default: all.
     pub share: Share,

@@ -21,8 +21,8 @@ pub struct WebhookDefinition {
     pub protocol: Protocol,
     /// The address of the webhook.
     pub target: WebhookTarget,
-    /// The CAs that are trusted for the server's certificate; `None` for those of the operating system. A service in a
-    /// native chain or with [`ServiceNaming::Bcs`](admittance_admission::ServiceNaming::Bcs) must have at least one.
+    /// The CAs that are trusted for the server's certificate; `None` for the CAs of the operating system. A service in
+    /// a native chain or with [`ServiceNaming::Bcs`](admittance_admission::ServiceNaming::Bcs) must have at least one.
     pub ca_bundle: Option<Vec<CertificateDer<'static>>>,
 }
 

@@ -40,7 +40,7 @@ fn read(rollout: &str) -> RolloutDefinition {
 }
 
 #[test]
-fn unset_fields_have_defaults() {
+fn unset_fields_of_a_rollout_have_defaults() {
     let percents = |percents: &[u16]| -> Vec<_> {
         let shares = percents
             .iter()
@@ -166,7 +166,7 @@ fn requests_with_the_same_key_are_decided_by_the_same_plugin() {
         let namespace = by("namespace");
         let first = includes(&namespace, &request(Some(&number), "a", "alice"));
         assert_eq!(includes(&namespace, &request(Some(&number), "b", "bob")), first);
-        // Without a namespace, the name is the key, so a Namespace is decided by the same plugin as its objects.
+        // A Namespace has no namespace, so its name is the key, and the same plugin decides it and its objects.
         assert_eq!(includes(&namespace, &request(None, &number, "bob")), first);
         let user = by("user");
         let first = includes(&user, &request(Some("a"), "a", &number));
@@ -217,7 +217,7 @@ fn a_larger_share_includes_the_requests_of_a_smaller_one() {
 }
 
 #[test]
-fn a_limit_is_exceeded_at_its_count_or_percentage() {
+fn a_rollout_limit_is_reached_at_its_count_or_percentage() {
     let five = RolloutLimit::default();
     assert_eq!(five.to_string(), "5%");
     for (limit, number, of, expected) in [

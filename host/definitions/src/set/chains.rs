@@ -60,7 +60,8 @@ impl Definitions {
     }
 }
 
-/// Returns the chains and exceptions that these documents define. `mistakes` are those that the parser found.
+/// Returns the chains and exceptions that these documents define. `mistakes` contains the mistakes that the parser
+/// found.
 pub(crate) fn define<'a>(
     read: impl IntoIterator<Item = &'a Arc<ReadDefinition>>,
     mut mistakes: Mistakes,

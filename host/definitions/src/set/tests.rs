@@ -16,7 +16,7 @@ fn of(path: &str, text: &str) -> DefinitionSet {
 
 /// All chains of a set get the same version of a file, however fast the file changes.
 #[test]
-fn a_file_that_definitions_name_is_read_once() {
+fn a_file_that_several_definitions_refer_to_is_read_once() {
     let directory = tempfile::tempdir().unwrap();
     let policy = directory.path().join("policy.rego");
     let files = ["a", "b"].map(|name| {

@@ -113,7 +113,8 @@ impl DefinitionSet {
         self.usable_if(in_force, on_bad, &|_| Vec::new())
     }
 
-    /// Sets entries aside like [`usable`](Self::usable), and also those in whose chain `mistakes_of` finds a mistake.
+    /// Sets entries aside like [`usable`](Self::usable), and also entries whose chain has a mistake according to
+    /// `mistakes_of`.
     #[must_use]
     pub fn usable_if(
         &self,

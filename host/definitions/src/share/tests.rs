@@ -53,7 +53,7 @@ fn a_text_that_is_not_a_share_is_refused_with_a_fix() {
 }
 
 #[test]
-fn a_share_is_distributed_evenly() {
+fn the_requests_of_a_share_are_distributed_evenly() {
     for parts in [1, 3, 10, 100, 333, 1000, 2500, 5000, 6667, 9999, 10_000] {
         let share = Share::of_ten_thousand(parts).unwrap();
         assert!(share.is_due(0), "{share}");

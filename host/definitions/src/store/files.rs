@@ -28,7 +28,7 @@ use crate::{
 /// be valid with fewer definitions, and while a directory is being replaced it may be empty.
 const REMOVAL_QUIET: Duration = Duration::from_secs(2);
 
-/// The maximum time to wait for a program that is writing a file. Afterwards, the file is a mistake.
+/// The maximum time to wait for a program that is writing a file. Afterwards, the file is reported as a mistake.
 const WRITER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The store of definitions in files and directories, which people also edit.

@@ -94,7 +94,8 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Returns the texts once the files have been unchanged for `quiet`, or else the time until the next attempt.
+    /// Returns the texts if the files have been unchanged for `quiet`; otherwise returns the time until the next
+    /// attempt.
     pub(super) fn look(
         &mut self,
         paths: &[PathBuf],
@@ -187,7 +188,7 @@ impl Listing {
         };
         for (path, stamp) in &self.files {
             match document::text_of(path) {
-                // The state is that of the opened file, because a link may briefly lead to another file.
+                // The state of the opened file is compared, because a link may briefly lead to another file.
                 Ok((_, metadata)) if *stamp != Some(Stamp::from_metadata(&metadata)) => return None,
                 Ok((text, _)) => found.files.push(DefinitionFile::file(path, text)),
                 Err(mut mistake) => {
@@ -210,7 +211,7 @@ fn stamp(metadata: io::Result<fs::Metadata>) -> Option<Stamp> {
 fn fix_of_unread(path: &Path) -> &'static str {
     match path.symlink_metadata() {
         Ok(_) => "let it be a file that can be read, or delete it to remove its definitions",
-        // The missing file was given explicitly, because files of directories were just listed.
+        // The missing file was given explicitly: files in directories exist, because the directories were just listed.
         Err(_) => {
             "correct the path; if the file was deleted, its definitions are removed with its entry in `definitions` \
              of the configuration"

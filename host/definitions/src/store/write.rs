@@ -100,7 +100,7 @@ impl Staged {
     }
 }
 
-/// The prefix of a draft's name, which six random letters and digits follow.
+/// The prefix of a draft's name. Six random letters and digits follow it.
 const PREFIX: &str = ".admittance-";
 const RANDOM: usize = 6;
 

@@ -1,4 +1,4 @@
-//! Tests that the same policies and bindings are accepted and refused as when they are created in the API server.
+//! Tests that policies and bindings are accepted or refused here exactly as the API server does when they are created.
 
 use std::collections::BTreeMap;
 

@@ -49,7 +49,7 @@ async fn reported_mutations_have_the_result_of_kube_apiserver() {
 }
 
 #[tokio::test]
-async fn an_unknown_field_is_refused() {
+async fn a_mutation_of_an_unknown_field_is_refused() {
     let outcome = outcome("map-apply-unknown-field").await;
     let refused = format!("{:?}", outcome.decision);
     assert!(
@@ -59,7 +59,7 @@ async fn an_unknown_field_is_refused() {
 }
 
 #[tokio::test]
-async fn a_value_of_a_required_field_is_kept() {
+async fn or_value_accepts_a_value_that_is_not_optional() {
     let chains = load(&[data("reported/cel-orvalue-plain.yaml")]).unwrap();
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},

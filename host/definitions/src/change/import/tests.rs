@@ -45,7 +45,7 @@ webhooks:
 }
 
 #[test]
-fn a_webhook_is_converted_exactly() {
+fn a_webhook_is_converted_to_an_equivalent_native_chain() {
     let text = webhook("");
     let (result, chain, notes, native) = one(&text);
     assert_eq!(

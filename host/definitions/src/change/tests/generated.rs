@@ -68,7 +68,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn each_stored_document_is_complete_without_its_file((count, whole) in file()) {
+    fn each_document_of_a_file_can_be_used_alone((count, whole) in file()) {
         let old = set(&[("f.yaml", &whole)]);
         let stored = old.documents();
         prop_assert_eq!(stored.len(), count, "{}", whole);

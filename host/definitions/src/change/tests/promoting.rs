@@ -71,7 +71,7 @@ fn a_promoted_stage_gets_the_fields_of_its_candidate() {
 }
 
 #[test]
-fn a_promoted_file_stays_readable() {
+fn a_file_can_still_be_read_after_a_promotion() {
     let stage = "    - name: s\n      plugin:\n        source: file:../a.wasm # A.\n        settings: { name: a }\n      \
                  candidate:\n        source: file:../b.wasm\n";
     let found = promoted("f.yaml", &format!("{HEAD}{stage}"));

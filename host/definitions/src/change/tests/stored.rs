@@ -106,7 +106,7 @@ fn a_change_writes_entries_of_a_store() {
     let changed = |text: &str| text.replace("CREATE", "UPDATE");
     let updated = changed(&b);
     let pretty = |text: &str| format!("{:#}", serde_json::from_str::<serde_json::Value>(text).unwrap());
-    // (applied text, summary of the change, text of the entry of `b` or of the new entry)
+    // (applied text, summary of the change, resulting text of the entry `b` or of the new entry)
     let table = [
         (b.clone(), "AdmissionChain/b Unchanged;", b.clone()),
         (pretty(&b), "AdmissionChain/b Unchanged;", b.clone()),
@@ -217,7 +217,7 @@ fn an_entry_with_another_definition_is_not_overwritten() {
     }
 }
 
-/// Relative paths start in a directory, and an entry is in none.
+/// A relative path starts in the directory of its file, and an entry has no directory.
 #[test]
 fn a_relative_path_in_an_entry_is_a_mistake() {
     let path = |place: &str, column: usize| {

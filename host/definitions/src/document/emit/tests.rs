@@ -58,7 +58,7 @@ fn ambiguous_strings_are_quoted() {
 }
 
 #[test]
-fn written_documents_are_separated_by_markers() {
+fn written_yaml_documents_are_separated_by_markers() {
     let values = [
         json!({"data": {"a.yaml": "a\n\n", "b": [{"c": 1, "d": []}, {}, "x\ny\n"]}}),
         json!({"last": "a\n\n\n"}),

@@ -104,7 +104,7 @@ fn bcs_documents_are_read_with_their_positions() {
 }
 
 #[test]
-fn the_documented_body_has_invalid_ca_bundles() {
+fn invalid_ca_bundles_in_the_documented_bcs_body_are_reported() {
     let rest =
         "this is not base64: Invalid input length: 9; write the base64 of a PEM file, `base64 -w0 ca.pem`";
     assert_eq!(
@@ -125,7 +125,7 @@ fn the_documented_body_has_invalid_ca_bundles() {
 
 /// The page about migrating quotes mistakes in BCS's examples.
 #[test]
-fn each_quoted_mistake_of_the_bcs_examples_is_reported() {
+fn mistakes_in_bcs_examples_are_reported_as_the_docs_quote_them() {
     const PAGE: &str = include_str!("../../../../../docs/bcs-migration.md");
     let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `\""));
     let quoted: Vec<Value> = rows
@@ -199,7 +199,7 @@ fn read(hook: &str) -> Result<Vec<ChainDefinition>, String> {
 const URL: &str = "clientConfig: { url: 'https://h.example' }";
 
 #[test]
-fn a_hook_is_read_with_its_defaults() {
+fn a_bcs_hook_is_read_with_its_defaults() {
     // (fields after the name, summary of the hook)
     let table = [
         (

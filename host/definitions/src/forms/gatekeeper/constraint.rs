@@ -104,7 +104,8 @@ impl ConstraintDocument {
     }
 
     /// Returns the actions on a violation: none for a dry run, and `None` if the constraint is not enforced at
-    /// admission. With a `path`, they apply to the objects that it generates; without one, to the objects of requests.
+    /// admission. The actions are for the objects that `path` generates or, without a path, for the objects of
+    /// requests.
     pub(super) fn actions(&self, is_cel: bool, path: Option<&ExpansionPath<'_>>) -> Option<Vec<Action>> {
         let is_here = |point: &Point| match point {
             Point::Admission => true,

@@ -166,7 +166,7 @@ impl TemplateDocument {
         } else {
             mutators(&others.mutators, Source::Generated, &others.syncs).into()
         };
-        // All stages for the objects of a path share its generator, so that each object is generated once.
+        // All stages for the objects that a path generates share one generator, so that each object is generated once.
         let with_generator = |path: ExpansionPath<'a>| {
             let expansion: Arc<dyn ObjectGenerator> = Arc::new(path.expansion(&mutators));
             (expansion, path)

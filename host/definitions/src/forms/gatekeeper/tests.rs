@@ -200,7 +200,7 @@ fn only_actions_for_gatekeepers_admission_webhook_are_enforced() {
 }
 
 #[test]
-fn cel_is_preferred_and_needs_no_plugin() {
+fn a_template_with_cel_and_rego_uses_cel_without_a_plugin() {
     let text = r#"
 apiVersion: templates.gatekeeper.sh/v1
 kind: ConstraintTemplate
@@ -327,7 +327,7 @@ fn mistakes_in_templates_and_constraints_are_reported() {
 
 /// CustomResourceDefinitions have these fields; Gatekeeper ignores them in templates.
 #[test]
-fn ignored_names_of_a_template_are_accepted() {
+fn crd_names_that_gatekeeper_ignores_are_accepted_in_a_template() {
     let names =
         "names: { kind: Limits, listKind: LimitsList, plural: limits, singular: limits, categories: [all] }";
     let text = REGO.replace("names: { kind: Limits, shortNames: [lim] }", names);

@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 use super::resource::{Resource, ResourceDocument};
 use crate::document::Node;
 
-/// The fields that identify documents of OpenAPI 3 and, below, of version 2, which is not supported.
+/// The field that identifies a document of OpenAPI 3. The next constant identifies version 2, which is not supported.
 pub(super) const VERSION: &str = "openapi";
 pub(super) const VERSION_2: &str = "swagger";
 

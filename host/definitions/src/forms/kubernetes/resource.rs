@@ -7,7 +7,7 @@ use serde_json::Map;
 use super::read_head;
 use crate::document::{Node, readers};
 
-/// The schemas of a CustomResourceDefinition, or of an OpenAPI document, which has the name of its file.
+/// The schemas of a CustomResourceDefinition or of an OpenAPI document. An OpenAPI document has the name of its file.
 #[derive(Debug)]
 pub(crate) struct ResourceDocument {
     pub(super) name: String,

@@ -18,7 +18,7 @@ pub(super) type Structures = Arc<Vec<(GroupVersionKind, Structure)>>;
 
 #[derive(Debug)]
 pub(crate) struct WrittenExpression {
-    /// The name of the variable that the expression defines, if any.
+    /// The name of the variable that the expression defines; `None` if it defines none.
     pub(crate) variable: Option<String>,
     role: Role,
     text: String,

@@ -45,7 +45,7 @@ impl Version {
     }
 }
 
-/// Reads a webhook as a stage, and reports missing fields. Without rules, it becomes a stage without rules.
+/// Reads a webhook as a stage, and reports missing fields. A webhook without rules becomes a stage without rules.
 pub(super) fn read(
     node: &Node<'_>,
     phase: Phase,
@@ -55,7 +55,7 @@ pub(super) fn read(
     let mut fields = node.object()?;
     let fix = "name the webhook, `pods.hooks.example.com`";
     let name = read_stage_name(&mut fields, fix, names::webhook, seen);
-    // A remote webhook must declare its side effects and review versions; those of a plugin are known.
+    // A remote webhook must declare its side effects and review versions; for a plugin, both are known.
     let is_remote = fields.has("clientConfig") || !fields.has("plugin");
     let versions = read_versions(&mut fields, version, is_remote).unwrap_or_default();
     let read_client = |node: &Node<'_>| read_client(node, versions.clone());

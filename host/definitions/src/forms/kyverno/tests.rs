@@ -30,7 +30,7 @@ fn mistakes(text: &str) -> String {
 }
 
 #[test]
-fn a_policy_is_a_chain_that_needs_no_binding() {
+fn a_kyverno_policy_becomes_a_chain_without_a_binding() {
     let chain = one(r#"
 apiVersion: policies.kyverno.io/v1beta1
 kind: ValidatingPolicy

@@ -222,7 +222,7 @@ fn a_rule_is_read_with_its_defaults() {
 
 /// (fields of the `spec`, fields of the stage, resulting values)
 #[test]
-fn phases_and_policies_have_defaults() {
+fn omitted_phases_and_policies_have_defaults() {
     let table = [
         ("", "", "Mutating Equivalent None Never"),
         (
@@ -264,7 +264,7 @@ fn phases_and_policies_have_defaults() {
 }
 
 #[test]
-fn a_stage_may_have_rules_in_addition_to_its_chain() {
+fn a_stage_may_have_rules_in_addition_to_the_rules_of_its_chain() {
     let stage = read_stage(
         "{ name: a, plugin: { source: file:a }, rules: [ { operations: [UPDATE], kinds: [pod] }, { operations: \
          ['*'], resources: [pods] } ] }",

@@ -66,7 +66,7 @@ fn a_group_in_a_native_stage_has_members_and_an_expression() {
 }
 
 #[test]
-fn a_rejected_setting_of_a_member_is_located() {
+fn a_rejected_setting_of_a_group_member_is_located() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("chain.yaml");
     std::fs::write(&file, native(NATIVE)).unwrap();

@@ -23,7 +23,7 @@ pub fn setting_location(
 ) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
-    // Without settings of its own, a candidate has those of the plugin.
+    // Without settings of its own, a candidate has the plugin's settings.
     let own = of_candidate.then(|| stage.child("candidate")?.child("settings"));
     let settings = own
         .flatten()

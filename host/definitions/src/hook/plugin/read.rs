@@ -32,7 +32,7 @@ pub(crate) fn read_member(node: &Node<'_>) -> Option<(PluginDefinition, Option<D
     Some((written.without_defaults()?, timeout))
 }
 
-/// Reads `clientConfig` or `plugin` of a webhook or BCS hook, whose noun in messages is `what`.
+/// Reads `clientConfig` or `plugin` of a webhook or BCS hook. Messages call it `what`.
 pub(crate) fn read_in_place_of_client<'a>(
     fields: &mut Fields<'a>,
     what: &str,
@@ -126,7 +126,8 @@ impl PluginFields {
         Some(self.with_defaults(&PluginDefinition::new(self.source.clone()?)))
     }
 
-    /// Returns the plugin with the source of `defaults`, which also provides missing settings, grants and memory limit.
+    /// Returns a plugin with these fields and the source of `defaults`. Missing settings, grants and memory limit are
+    /// taken from `defaults` too.
     fn with_defaults(&self, defaults: &PluginDefinition) -> PluginDefinition {
         PluginDefinition {
             source: defaults.source.clone(),

@@ -213,7 +213,7 @@ fn a_candidate_of_a_webhook_is_a_mistake() {
 }
 
 #[test]
-fn only_sources_that_can_change_are_resolved_again() {
+fn only_module_sources_that_can_change_are_resolved_again() {
     let read = |plugin: &str| {
         let [(document, ..), ..] = forms(&format!("plugin: {{ {plugin} }}"));
         match load_text("f", &document) {

@@ -50,7 +50,7 @@ fn a_file_that_cannot_be_read_is_a_mistake() {
 
 /// The link is swapped as in a mounted ConfigMap. A read must not mix the old and the new directory.
 #[test]
-fn all_texts_belong_to_one_moment() {
+fn a_read_does_not_mix_texts_of_different_moments() {
     const FILES: usize = 20;
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);

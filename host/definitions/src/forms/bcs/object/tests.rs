@@ -66,7 +66,7 @@ const WRITTEN: &str = r#"{"KIND":"admissionwebhook","Metadata":{"namespace":"n",
  "ResourcesRef":{"Kind":"Application","Operation":"Create"}}"#;
 
 #[test]
-fn a_body_is_stored_with_the_documented_spelling() {
+fn a_body_is_stored_with_the_documented_spelling_of_keys() {
     let object = parse(WRITTEN).unwrap().created_at("2026-01-02T03:04:05.000Z");
     assert_eq!((object.namespace(), object.name()), ("n", "w"));
     let expected = r#"{
@@ -118,7 +118,7 @@ fn a_body_is_stored_with_the_documented_spelling() {
 }
 
 #[test]
-fn an_object_is_printed_with_all_fields() {
+fn a_bcs_object_is_returned_with_its_unset_fields() {
     let whole = json!({
         "apiVersion": "v4",
         "kind": "admissionwebhook",
@@ -227,7 +227,7 @@ fn storing_a_body_does_not_hide_its_mistakes() {
 }
 
 #[test]
-fn the_path_gives_the_namespace_if_the_body_has_none() {
+fn the_namespace_comes_from_the_path_if_the_body_has_none() {
     // (metadata, namespace in the path, resulting namespace)
     for (metadata, path, expected) in [
         (r#"{"name":"w","namespace":"n"}"#, "p", "n"),
@@ -268,7 +268,7 @@ fn an_update_keeps_name_and_creation_time() {
 }
 
 #[test]
-fn a_definition_in_a_file_is_printed_and_replaced() {
+fn the_bcs_object_of_a_definition_can_be_returned_and_replaced() {
     let metadata = json!({"name": "w", "namespace": "n", "creationTimestamp": "0001-01-01T00:00:00Z"});
     let printed = |metadata: &Json| {
         json!({

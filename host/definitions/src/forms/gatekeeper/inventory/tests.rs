@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn the_kinds_that_a_policy_reads_are_found() {
+fn the_cluster_kinds_that_a_rego_policy_reads_are_found() {
     for (text, expected) in [
         (
             r#"data.inventory.namespace[ns][v]["Ingress"][name]"#,

@@ -25,7 +25,7 @@ fn location(text: &str) -> FieldLocation {
 }
 
 #[test]
-fn each_kind_becomes_a_mutator_and_all_are_one_stage() {
+fn mutators_of_every_kind_form_one_stage() {
     let image =
         "location: \"spec.containers[name: *].image\", parameters: { assignDomain: d.io, assignTag: \":1\" }";
     let set = "location: \"spec.containers[name: a].args\", parameters: { operation: prune, values: { fromList: [-v, 1] } }";

@@ -28,7 +28,7 @@ spec:
 "#;
 
 #[test]
-fn constraints_see_generated_objects() {
+fn constraints_apply_to_generated_objects() {
     let mutators = r#"---
 apiVersion: mutations.gatekeeper.sh/v1
 kind: AssignMetadata

@@ -44,7 +44,7 @@ fn document(kind: &str, name: &str, fields: &[(&str, &str)], change: &str) -> St
 }
 
 #[test]
-fn a_policy_and_its_bindings_are_a_chain() {
+fn a_policy_and_its_bindings_become_one_chain() {
     let constrained = "matchResources: { excludeResourceRules: [ { operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], \
         resources: ['*'], resourceNames: [a] } ], namespaceSelector: { matchLabels: { a: b } } }";
     let constraints = "matchConstraints: { resourceRules: [ { operations: [CREATE], apiGroups: [''], apiVersions: [v1], \

@@ -43,7 +43,7 @@ fn names_are_checked_by_the_rules_of_kubernetes() {
 }
 
 #[test]
-fn addresses_are_checked_by_the_rules_of_kubernetes() {
+fn webhook_addresses_are_checked_by_the_rules_of_kubernetes() {
     hold(&[
         (
             "clientConfig:",
@@ -187,7 +187,7 @@ fn addresses_are_checked_by_the_rules_of_kubernetes() {
 }
 
 #[test]
-fn policies_are_checked_by_the_rules_of_kubernetes() {
+fn failure_and_match_policies_are_checked_by_the_rules_of_kubernetes() {
     hold(&[
         (
             "failurePolicy: other",

@@ -179,7 +179,7 @@ fn mistakes_in_plugins_are_reported_with_their_locations() {
 fn mistakes_in_webhooks_are_reported_with_their_locations() {
     let bundle = certificates::bundle();
     let review = "protocol: AdmissionReview, ";
-    // (webhook after the protocol AdmissionReview, mistakes without the path of the webhook)
+    // (fields of the webhook after `protocol`, mistakes without the path of the webhook)
     let table = [
         ("", "8:27: the webhook has no address; write `url` or `service`"),
         (
