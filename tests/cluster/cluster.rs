@@ -164,8 +164,8 @@ impl Cluster {
         Kubectl::new(self.directory.path(), kubeconfig)
     }
 
-    /// Returns the PEM file of the authority that signed the API server's client certificate, which it presents to
-    /// webhook servers.
+    /// Returns the PEM file of the authority that signed the client certificate of the API server. The API server
+    /// presents this certificate to webhook servers.
     pub(crate) fn authority_file(&self) -> PathBuf {
         self.directory.path().join(AUTHORITY)
     }
@@ -272,8 +272,8 @@ async fn start_api_server(
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-signing-key-file={ACCOUNTS_KEY}"),
             format!("--service-account-key-file={ACCOUNTS_PUBLIC_KEY}"),
-            // This admission plugin would wait for the service account `default`, which a missing controller would
-            // create.
+            // This admission plugin would wait for the service account `default`, which nothing creates, because no
+            // controllers run.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             format!("--admission-control-config-file={ADMISSION}"),
             format!("--audit-policy-file={AUDIT_POLICY}"),

@@ -1,6 +1,6 @@
-//! Measures how long creations take with webhooks, without them, and through a gateway, and how much many objects cost.
-//! The figures are not asserted. `cargo task cluster figures` measures a release build, `cargo task cluster` a debug
-//! build.
+//! Measures how long creations take with webhooks, without them, and through a gateway, and the cost of many objects.
+//! The figures are printed but not checked. `cargo task cluster figures` measures a release build, `cargo task cluster`
+//! a debug build.
 
 use std::{
     fmt,
@@ -20,13 +20,13 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, images, pod, sidecar, validating},
 };
 
-/// The number of measured creations, and of unmeasured creations before them.
+/// The number of measured creations, and the number of creations that warm up before them.
 const TIMED: usize = 300;
 const WARM_UP: usize = 50;
 /// The number of objects that are created concurrently.
 const AT_ONCE: usize = 8;
 
-/// The label of the printed row.
+/// All figures, which are printed at the end.
 #[derive(Debug)]
 pub(crate) struct Figures {
     rows: Vec<Row>,

@@ -4,15 +4,15 @@
 //! `target/kubernetes`), compiles the driver and the plugins, and starts this program. It starts the API
 //! server on free ports, runs its scenarios one after another, and stops everything.
 //!
-//! - `cargo task cluster` runs all of them, and finally prints how long creations take.
-//! - `cargo task cluster NAME...` runs those whose names contain one of the words.
-//! - `cargo task cluster figures` only prints these measurements.
+//! - `cargo task cluster` runs all scenarios, and finally measures how long creations take.
+//! - `cargo task cluster NAME...` runs the scenarios whose names contain one of the words.
+//! - `cargo task cluster figures` runs no scenario, and only makes the final measurements.
 //! - `cargo task cluster replicas --changes 500` changes a chain 500 times while three replicas serve it.
-//! - `cargo task cluster gateway --watch 600` opens watches for ten minutes, as without names.
-//! - `cargo task cluster --list` lists their names.
-//! - `cargo task cluster --stay` runs none, and keeps the API server running until Ctrl-C.
+//! - `cargo task cluster gateway --watch 600` opens watches for ten minutes, like a run of all scenarios.
+//! - `cargo task cluster --list` lists the names of the scenarios.
+//! - `cargo task cluster --stay` runs no scenario, and keeps the API server running until Ctrl-C.
 //!
-//! The task runs it in a network namespace of its own, unless the user is not root or asks it to stay.
+//! If the user is root, the task runs this program in a network namespace of its own, except with `--stay`.
 //!
 //! This program is not part of `cargo task test`, which only compiles it: building the API server requires Debian 12
 //! and the network. The API server is Kubernetes 1.20, so it supports `admissionregistration.k8s.io/v1` and both
@@ -116,7 +116,7 @@ async fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    // The future that loses is dropped, which stops its processes and removes its files.
+    // `select!` drops the future that has not finished, which stops its processes and removes its files.
     let result = tokio::select! {
         result = run(&arguments) => result,
         result = interrupted() => result.map(|()| ExitCode::FAILURE),

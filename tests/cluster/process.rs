@@ -16,8 +16,8 @@ pub(crate) const NEVER: Duration = Duration::from_secs(120);
 /// The polling interval for state that cannot be watched.
 const LOOK_AGAIN: Duration = Duration::from_millis(25);
 
-/// A server of another project, with its output in a file. It is killed when it is dropped, and by the kernel when the
-/// thread that started it ends.
+/// A server process of another project, such as etcd, with its output in a file. The process is killed when this is
+/// dropped, and by the kernel when the thread that started it ends.
 #[derive(Debug)]
 pub(crate) struct Process {
     name: &'static str,
@@ -65,7 +65,7 @@ impl Process {
         )
     }
 
-    /// Waits until the server is ready. Fails if it exits before.
+    /// Waits until the server is ready. Fails if the server exits first.
     pub(crate) async fn until_ready<R>(&mut self, mut is_ready: impl FnMut() -> R) -> Result<(), Error>
     where
         R: Future<Output = bool>,

@@ -1,6 +1,6 @@
 //! The scenarios, in their order.
 //!
-//! This API server is Kubernetes 1.20. What cannot be tested with it:
+//! This API server is Kubernetes 1.20. The following cannot be tested with it:
 //!
 //! | what | why |
 //! |---|---|

@@ -55,7 +55,7 @@ fn count(size: usize) {
     BYTES.fetch_add(size as u64, Relaxed);
 }
 
-/// Serves with this configuration. Prints and returns the allocated blocks per request.
+/// Runs the driver with this configuration. Prints and returns the number of blocks that it allocates per request.
 fn blocks_per_request(what: &str, config: &Path, request: &[u8]) -> u64 {
     let _alone = count_alone();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -93,7 +93,7 @@ fn blocks_per_request(what: &str, config: &Path, request: &[u8]) -> u64 {
 }
 
 #[test]
-fn a_review_with_one_plugin_allocates_no_more_than_before() {
+fn a_review_with_one_plugin_allocates_no_more_than_its_bound() {
     let directory = tempfile::tempdir().unwrap();
     let config = configure_webhook(directory.path());
     let blocks = blocks_per_request("review with one plugin", &config, &review());
@@ -101,7 +101,7 @@ fn a_review_with_one_plugin_allocates_no_more_than_before() {
 }
 
 #[test]
-fn a_proxied_request_allocates_no_more_than_before() {
+fn a_proxied_request_allocates_no_more_than_its_bound() {
     let directory = tempfile::tempdir().unwrap();
     let config = configure_proxy(directory.path(), exchange::start_upstream());
     let blocks = blocks_per_request("proxied request", &config, &creation());

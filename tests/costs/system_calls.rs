@@ -17,8 +17,8 @@ fn find_strace() -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// Serves with this configuration. Prints and returns the system calls per request, or returns `None` if `strace` is
-/// not installed.
+/// Runs the program with this configuration. Prints and returns the number of its system calls per request; `None` if
+/// `strace` is not installed.
 fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]) -> Option<u64> {
     let Some(strace) = find_strace() else {
         println!("skipped: the system calls of a {what} are counted with strace, which is not installed");
@@ -78,7 +78,7 @@ fn count_by_name(trace: &Path) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn a_review_with_one_plugin_needs_no_more_system_calls_than_before() {
+fn a_review_with_one_plugin_needs_no_more_system_calls_than_its_bound() {
     let directory = tempfile::tempdir().unwrap();
     let config = configure_webhook(directory.path());
     let calls = calls_per_request("review with one plugin", directory.path(), &config, &review());
@@ -86,7 +86,7 @@ fn a_review_with_one_plugin_needs_no_more_system_calls_than_before() {
 }
 
 #[test]
-fn a_proxied_request_needs_no_more_system_calls_than_before() {
+fn a_proxied_request_needs_no_more_system_calls_than_its_bound() {
     let directory = tempfile::tempdir().unwrap();
     let config = configure_proxy(directory.path(), exchange::start_upstream());
     let calls = calls_per_request("proxied request", directory.path(), &config, &creation());

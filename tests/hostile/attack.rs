@@ -22,8 +22,8 @@ pub(crate) enum Means {
     Informational(Server),
     /// A client at another address opens this many connections and sends an incomplete request on each.
     UnfinishedBodies { connections: usize, request: Unfinished },
-    /// The agent of a cluster floods a gateway with this reply. For `Body`, 256 watches that no client reads get it;
-    /// for `Informational`, clients that send requests one after another.
+    /// The agent of a cluster floods a gateway with this reply. `Body` is the reply to 256 watches that no client
+    /// reads. `Informational` is the reply to clients that send requests one after another.
     Tunnel(EndlessReply),
     /// A dry run applies a definition of the guest `misbehaves` with this behaviour and a limit of 1 GiB of memory.
     Configuring(&'static str),
@@ -36,8 +36,8 @@ pub(crate) enum Means {
     /// Clients send this request to the admin port. Each well-behaved request uses a new connection and is followed by
     /// a probe of the admin port.
     Admin(fn() -> Call),
-    /// Clients open the console's page for a UID that the requests for this many objects of 9 KiB had in common. It is
-    /// measured like `Admin`.
+    /// Clients open the console's page for a UID. Before, this many requests with objects of 9 KiB were sent with this
+    /// UID. The attack is measured like `Admin`.
     Decisions(usize),
 }
 

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_read_from_the_message() {
+    fn the_version_of_an_answer_is_read_from_its_message() {
         for (message, version) in [
             ("by version 12: no", Some(12)),
             ("version-7", Some(7)),

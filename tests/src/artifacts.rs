@@ -54,7 +54,7 @@ impl Artifacts {
         self.module("wasm32-wasip2", &package.replace('-', "_"))
     }
 
-    /// Returns a Kubewarden policy of `tests/policies`: `guest_policy`, which is called by waPC, or
+    /// Returns a Kubewarden policy of `tests/policies`: the waPC module `guest_policy`, or the WASI program
     /// `guest_policy_program`.
     pub fn policy(&self, name: &str) -> Result<PathBuf, Error> {
         self.module("wasm32-wasip1", name)

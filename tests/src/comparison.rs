@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_in_every_round_is_a_loss_although_the_machine_varies_more() {
+    fn a_loss_in_every_round_is_reported_even_if_the_machine_varies_more() {
         assert_eq!(verdict([0.95; 12]), Verdict::Lost);
         assert_eq!(verdict([1.05; 12]), Verdict::Gained);
     }

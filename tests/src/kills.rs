@@ -13,8 +13,8 @@ use tempfile::TempDir;
 
 use crate::{Admittance, Client, Error, ModuleServer, Serve, Upstream, Versions, files::write};
 
-/// How to kill the program repeatedly. Each applied set of definitions has a generation number that its stages write
-/// into every object, so that a response shows which set each chain belongs to.
+/// Repeated kills of the program. Each applied set of definitions has a generation number that its stages write into
+/// every object, so that a response shows which set each chain belongs to.
 #[derive(Clone, Copy, Debug)]
 pub struct Kills {
     pub rounds: u32,
@@ -24,14 +24,14 @@ pub struct Kills {
 
 #[derive(Clone, Debug, Default)]
 pub struct Killed {
-    /// Kills while a new set was applied, whose modules were fetched and compiled.
+    /// The number of kills while the program applied a new set, and fetched and compiled its modules.
     pub new: u32,
-    /// Kills while a set was applied whose modules were all in the store.
+    /// The number of kills while the program applied a set whose modules were all in the store.
     pub known: u32,
     pub starting: u32,
-    /// Kills before the program had reported success, after which the set was live nevertheless.
+    /// The number of kills before the program reported success, if the set was live after the restart nevertheless.
     pub finished: u32,
-    /// Kills after the program had reported success.
+    /// The number of kills after the program had reported success.
     pub acknowledged: u32,
     /// The longest time from a restart until the program served again.
     pub longest_start: Duration,
@@ -88,7 +88,8 @@ impl Kills {
             };
             let wanted = match moment {
                 Moment::New => newest + 1,
-                // Any earlier generation except the live one has its modules in the store.
+                // This is a random earlier generation that is not live. The store has the modules of all earlier
+                // generations.
                 Moment::Known => {
                     let other = rng.u32(1..newest);
                     other + u32::from(other >= live)
@@ -301,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chains_of_different_generations_are_a_mistake() {
+    fn a_response_with_chains_of_different_generations_is_wrong() {
         let answer = |of: fn(usize) -> (u32, u32)| {
             let mut annotations = serde_json::Map::new();
             for (index, chain) in CHAINS.iter().enumerate() {

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stages_of_different_versions_are_a_mistake() {
+    fn a_response_with_stages_of_different_versions_is_wrong() {
         let answer = |versions: &[u32]| {
             let annotation = |(stage, version): (usize, &u32)| {
                 let name = format!("{}/{stage}", crate::guest_names::VERSION_OF);

@@ -41,8 +41,9 @@ pub use cluster_state::{Kind, MesosCluster, ObjectKey, Verb, Write};
 use routes::RouteMatch;
 
 /// A fake BCS Mesos scheduler, as a driver sees it: the routes of the original's `sched/api/routes.go` with the
-/// behaviour of its handlers. Each request is recorded with every part that the original could not decode. While it is
-/// not the master, it answers with 200 and an empty body, like the original. Dropping it closes all connections.
+/// behaviour of its handlers. Each request is recorded with every part that the original could not decode. While the
+/// scheduler is not the master, it answers with 200 and an empty body, like the original. Dropping it closes all
+/// connections.
 #[derive(Debug)]
 pub struct Scheduler {
     address: SocketAddr,

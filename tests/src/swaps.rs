@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{Error, Load, LoadCounts, Serve, Upstream, Versions, files::write, replace};
 
-/// How to change a module repeatedly while every stage of a chain uses it.
+/// Repeated changes of a module that every stage of a chain uses.
 #[derive(Clone, Copy, Debug)]
 pub struct Swaps {
     /// The number of versions after the first one.

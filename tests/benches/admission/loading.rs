@@ -22,7 +22,7 @@ upstream: { servers: [\"http://127.0.0.1:1\"] }
 definitions: [definitions]
 ";
 
-/// The number of settings of each module, and of chains, in the large configuration.
+/// The number of settings that each module has, and the number of chains, in the large configuration.
 const SETTINGS: u32 = 200;
 const CHAINS: u32 = 2000;
 

@@ -91,8 +91,8 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<Cluster>) {
     ignored_pod["metadata"]["namespace"] = json!(ignored);
     scene.create(&ignored_pod).await.succeeds();
 
-    // The command reports objects that a new chain would refuse, and objects that a changed chain would refuse in
-    // addition.
+    // The command reports the objects that a new chain would refuse. With a stricter version of the chain, it reports
+    // further objects.
     let chain = denying(&scene, "by a chain");
     let all = chain.to_string().replace("c.image != 'bad'", "c.image == ''");
     let (path, all_path) = (scene.path("new.json"), scene.path("all.json"));

@@ -23,7 +23,7 @@ pub(crate) async fn the_api_server_presents_its_certificate(cluster: Arc<Cluster
 }
 
 pub(crate) async fn a_caller_with_another_ca_is_refused(cluster: Arc<Cluster>) {
-    // This authority signed the webhook server's certificate, but not the API server's.
+    // This authority signed the webhook server's certificate, but not the client certificate of the API server.
     let config = json!({"listen": {"tls": {"clientCa": "certs/ca.pem"}}});
     let scene = Scene::configured(cluster, config, &[injection()]).await;
     let registration = Registration::mutating("/mutate/injection");

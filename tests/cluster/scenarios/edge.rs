@@ -42,7 +42,7 @@ async fn lost_node(scene: &Scene, name: &str, annotations: Value) {
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 
-/// The test sends the update that the node controller sends for Pods of a lost node.
+/// The node controller does not run here, so the test adds the taint with which it would evict the Pods of a lost node.
 pub(crate) async fn a_lost_node_keeps_its_pods(cluster: Arc<Cluster>) {
     let scene = edge(cluster, core(&["UPDATE"], &["nodes"])).await;
     for (index, (annotations, keeps_taint)) in [(json!({}), false), (json!({"nodeunhealth": "yes"}), true)]
@@ -69,7 +69,7 @@ pub(crate) async fn addresses_on_a_lost_node_stay_ready(cluster: Arc<Cluster>) {
     let node = format!("{}-node", scene.namespace);
     lost_node(&scene, &node, json!({})).await;
     let address = |ip: &str, node: &str| json!({"ip": ip, "nodeName": node});
-    // The server watches Nodes, so that it sees the change after a delay.
+    // The server watches Nodes, and sees the change after a delay.
     until("the Node in the server's view", async || {
         let name = format!("web-{}", scene.cluster.number());
         let endpoints = json!({

@@ -56,8 +56,8 @@ pub(crate) async fn the_failure_policy_applies_to_a_trap(cluster: Arc<Cluster>) 
     .await;
 }
 
-/// The API server sees the failure as a reply with the status 500, so its failure policy `Ignore` does not apply to it;
-/// the chain's policy does.
+/// The API server gets a reply with the status 500, which it does not count as a failed call. So its own failure policy
+/// `Ignore` has no effect, and the failure policy of the chain decides.
 pub(crate) async fn the_failure_policy_applies_to_an_inapplicable_patch(cluster: Arc<Cluster>) {
     with_failing_stage(
         cluster,

@@ -122,7 +122,7 @@ async fn mount(kubectl: &Kubectl, spec: &Value, root: &Path) {
             let object = match (&source["configMap"]["name"], &source["secret"]["secretName"]) {
                 (Value::String(name), _) => get(kubectl, &format!("configmap {name}")).await,
                 (_, Value::String(name)) => get(kubectl, &format!("secret {name}")).await,
-                // The mount stays an empty directory.
+                // Mounts of other kinds remain empty directories.
                 _ => continue,
             };
             let decoded = |text: &str| BASE64_STANDARD.decode(text).unwrap();

@@ -65,7 +65,7 @@ pub(crate) async fn a_deletion_is_refused(cluster: Arc<Cluster>) {
         .fails_with(REFUSAL);
 }
 
-/// The kind and group of an Eviction differ from those of the Pod whose subresource it is.
+/// An Eviction is the body of a Pod's subresource, but has another kind and group than a Pod.
 pub(crate) async fn an_eviction_is_refused(cluster: Arc<Cluster>) {
     let scene = refusing(cluster, core(&["CREATE"], &["pods/eviction"])).await;
     scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();

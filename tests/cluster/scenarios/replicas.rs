@@ -157,7 +157,7 @@ async fn pass_on(listener: TcpListener, addresses: Arc<Mutex<Vec<SocketAddr>>>) 
     }
 }
 
-/// Returns the names of the replicas in a status, each with whether that replica reports the status.
+/// Returns the names of the replicas in a status, each with true if it is the replica that reports the status.
 fn names(status: &Value) -> impl Iterator<Item = (&Value, bool)> {
     let known = status["replicas"]["replicas"].as_array().into_iter().flatten();
     known.map(|replica| (&replica["name"], replica["self"] == true))

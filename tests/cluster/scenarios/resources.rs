@@ -24,13 +24,14 @@ pub(crate) fn denying(scene: &Scene, message: &str) -> Value {
     let expression = "object.spec.containers.all(c, c.image != 'bad')";
     let rule = json!({"expression": expression, "message": message, "reason": "Forbidden"});
     let stage = json!({"name": "images", "cel": {"validations": [rule]}});
-    // No `apiGroups`: this API server, compiled with a newer Go than it was written for, reads `""` as null.
+    // `apiGroups` is left out, because this API server reads `""` as null: it was compiled with a newer version of Go
+    // than it was written for.
     let rules = json!([{"operations": ["CREATE"], "resources": ["pods"]}]);
     validating(chain(&scene.namespace, rules, json!([stage])))
 }
 
-/// Applies documents without client-side validation, since kubectl 1.20 does not know all of their fields, which the
-/// API server drops.
+/// Applies documents without client-side validation, because kubectl 1.20 does not know all of their fields. The API
+/// server drops the unknown fields.
 async fn apply(cluster: &Cluster, documents: &str) {
     let arguments = ["apply", "--validate=false", "-f", "-"];
     let kubectl = cluster.kubectl().unwrap();

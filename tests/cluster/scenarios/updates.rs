@@ -95,7 +95,7 @@ impl PodCreators {
             });
             match timeout(NEVER, all).await {
                 Ok(Ok(_)) => {}
-                // The creating task has ended with a reported error.
+                // The task that creates Pods has reported an error and ended.
                 Ok(Err(_)) => unreachable!("a creation failed before Pods were marked {mark}"),
                 Err(_) => unreachable!("no Pods marked {mark} within {NEVER:?}"),
             }

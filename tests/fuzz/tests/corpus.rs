@@ -15,7 +15,7 @@ fn corpora() -> PathBuf {
 }
 
 #[test]
-fn every_target_has_a_corpus() {
+fn every_fuzz_target_has_a_corpus() {
     let targets: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
     let found: BTreeSet<String> = fs::read_dir(corpora())
         .unwrap()
@@ -35,7 +35,7 @@ macro_rules! corpora {
         )*
 
         #[test]
-        fn every_target_has_a_test() {
+        fn every_fuzz_target_has_a_test() {
             assert_eq!([$(stringify!($name)),*], TARGETS.map(|(name, _)| name));
         }
     };

@@ -115,7 +115,7 @@ mod tests {
     use super::{super::types::VERSION, *};
 
     #[test]
-    fn a_body_that_cannot_be_decoded_is_reported() {
+    fn a_body_that_the_scheduler_cannot_decode_is_reported() {
         const SHAPE: Shape = Shape::Object(&[
             Field("name", must(&Shape::Text)),
             Field("count", may(&Shape::Whole)),

@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn source_packages_are_enabled_in_lines_of_the_distribution() {
+    fn source_packages_are_enabled_in_apt_lists_with_one_line_per_entry() {
         for (line, expected) in [
             (
                 "deb http://mirror.example.com/debian bookworm main contrib",
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn source_packages_are_enabled_in_stanzas_of_the_distribution() {
+    fn source_packages_are_enabled_in_apt_lists_with_deb822_stanzas() {
         let text = "Types: deb\n# a comment\nURIs: http://mirror.example.com/debian\n\
                     suites: bookworm bookworm-updates\nComponents: main\nSigned-By:\n -----BEGIN\n .\n\n\n\
                     Types: deb\nURIs: https://packages.example.com\nSuites: nodistro\nComponents: main\n\n\

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_unit_equals_the_unit_on_the_page() {
+    fn the_published_systemd_unit_equals_the_unit_in_the_manual() {
         let read = |path: &str| fs::read_to_string(root().join(path)).expect("it can be read");
         let unit = read("docs/examples/systemd/admittance.service");
         assert!(read("docs/operators.md").contains(&unit));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_for_another_machine_contain_its_libraries() {
+    fn packages_for_another_architecture_contain_its_libraries() {
         let machine: Machine = "aarch64".parse().expect("it is supported");
         let top = target_directory().join("tmp/dist-aarch64");
         remove_directory(&top).expect("it can be removed");

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_target_has_a_dictionary() {
+    fn every_fuzz_target_has_a_dictionary() {
         let targets = targets().expect("the targets are there");
         assert!(targets.len() >= 14, "{targets:?}");
         for target in targets {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_of_a_target_has_inputs_and_memory() {
+    fn the_summary_of_a_fuzz_run_has_inputs_and_memory() {
         let said = "INFO: x\nstat::number_of_executed_units: 123\nstat::new_units_added:          4\nstat::peak_rss_mb: 55\n";
         assert_eq!(summary(said), "123 inputs, 4 new, 55 MB");
     }

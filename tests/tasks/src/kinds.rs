@@ -217,7 +217,7 @@ impl GoNames {
                 " {name}:{}",
                 self.atom(of, go.map(String::as_str).unwrap_or_default())
             );
-            // Only a default of a field that can be a list's key matters.
+            // Defaults matter only for fields that can be keys of a list.
             if let Some(default @ ("" | "TCP")) = field.text("default") {
                 let _ = write!(out, "={default}");
             }

@@ -29,7 +29,7 @@ pub(crate) struct Load {
     rest: Vec<OsString>,
 }
 
-/// Runs the tests `times` times beside busy processes, and continues after a failure.
+/// Runs the tests `times` times while other processes keep the processor busy, and continues after a failure.
 pub(crate) fn run(arguments: &Load, servers: &[(&'static str, PathBuf)]) -> Result<(), Error> {
     let _busy = (0..arguments.processes)
         .map(|_| Busy::start())

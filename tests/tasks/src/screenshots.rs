@@ -8,7 +8,7 @@ use crate::{
     folders::at,
 };
 
-/// The prefix and the suffix of the names of the tests' pictures that belong to the manual.
+/// Pictures of the tests belong to the manual if their names have this prefix and this suffix.
 const PICTURES: (&str, &str) = ("manual-", "-light.png");
 
 /// The program that reduces pictures to 256 colours and a third of their size, with its package.

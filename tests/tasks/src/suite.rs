@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_of_test_programs_are_summed() {
+    fn results_of_all_test_binaries_are_summed() {
         let mut count = Count::default();
         for line in [
             "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s",

@@ -33,7 +33,8 @@ const PURPOSE: &str = "the ZooKeeper of the tests comes";
 /// The environment variable that tells tests where the jars are.
 pub(crate) const VARIABLE: &str = "ADMITTANCE_TEST_ZOOKEEPER";
 
-/// Returns the directory of ZooKeeper's jars, unpacked if this machine has none, after ensuring that Java is available.
+/// Makes sure that Java is available, and returns the directory of ZooKeeper's jars, which are unpacked if this machine
+/// has none.
 pub(crate) fn install() -> Result<PathBuf, Error> {
     let top = root().join("target/zookeeper");
     create_directory(&top)?;

@@ -6,7 +6,7 @@
 use std::process::Command;
 
 #[test]
-fn the_help_lists_the_tasks_of_the_readme() {
+fn the_help_lists_the_tasks_in_the_readme() {
     let output = Command::new(env!("CARGO_BIN_EXE_admittance-tasks"))
         .arg("--help")
         .output()

@@ -58,7 +58,8 @@ pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<Cluster>) {
     let message = reply.json().unwrap()["message"].to_string();
     assert!(message.contains("agent"), "{message}");
 
-    // The agent of the original BCS has an account with `cluster-admin`, with which super users need no role binding.
+    // Now the agent gets an account with `cluster-admin`, like the agent of the original BCS, so super users need no
+    // role binding.
     gateway
         .administer("delete clusterrolebinding admittance-system-admittance-agent-cluster-admin")
         .await;

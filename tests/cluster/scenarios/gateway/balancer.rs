@@ -11,7 +11,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Forwards each connection to the first URL that accepts it. It stops when it is dropped.
+/// A balancer that forwards each connection to the first URL that accepts it. It stops when it is dropped.
 pub(super) struct Balancer {
     address: SocketAddr,
     gateways: Arc<Mutex<Vec<String>>>,
@@ -24,7 +24,7 @@ impl Balancer {
     }
 
     pub(super) async fn start_at(ip: &str) -> Self {
-        // When run as root, `cargo task cluster` adds addresses other than loopback.
+        // `cargo task cluster` adds addresses other than loopback if it is run as root.
         let listener = TcpListener::bind((ip, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let gateways: Arc<Mutex<Vec<String>>> = Arc::default();

@@ -39,7 +39,7 @@ pub(super) struct GatewayScene {
 pub(super) struct Setting<'a> {
     pub(super) has_tunnel: bool,
     pub(super) accounts: Value,
-    /// `dialect.gateway.peers`, and the other configuration of gateways with peers.
+    /// The value of `dialect.gateway.peers`, and the other keys that a gateway with peers needs.
     pub(super) peers: Option<Value>,
     pub(super) roles: Option<Value>,
     pub(super) more: Value,
@@ -90,7 +90,7 @@ impl GatewayScene {
         Self::configured(cluster, Setting::simple(has_tunnel)).await
     }
 
-    /// Connects the cluster with the commands from the documentation.
+    /// Starts a gateway, and connects the cluster to it with the commands in the documentation.
     pub(super) async fn configured(cluster: Arc<Cluster>, setting: Setting<'_>) -> Self {
         let mut gateway = json!({"accounts": setting.accounts});
         if let Some(peers) = setting.peers {

@@ -101,7 +101,7 @@ pub(crate) async fn a_second_gateway_replaces_a_killed_one(cluster: Arc<Cluster>
     let mut watches = open_watches(&gateway, WATCHES).await;
     first.kill().await.unwrap();
     end_with_errors(&mut watches, WATCHES).await;
-    // The agent has reconnected, to the second gateway.
+    // The agent reconnects, this time to the second gateway.
     timeout(SOON, gateway.until_reached()).await.unwrap();
     create("through-the-second").await;
     let status = gateway

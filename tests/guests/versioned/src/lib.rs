@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_has_the_version_and_the_generation() {
+    fn the_patch_writes_the_version_and_the_generation_into_the_object() {
         let settings = |text| serde_json::from_str::<Settings>(text).expect("the settings are right");
         let table = [
             (

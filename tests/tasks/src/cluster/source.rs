@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_of_an_archive_is_in_its_name() {
+    fn the_version_of_a_source_archive_is_read_from_its_name() {
         for (name, expected) in [
             ("/a_b/kubernetes_1.20.5+really1.20.2.orig.tar.gz", Some("1.20.2")),
             ("kubernetes_1.20.2+dfsg.orig.tar.xz", Some("1.20.2+dfsg")),
