@@ -17,10 +17,10 @@ use crate::{client::PooledClient, endpoint::Endpoint, tls};
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// The part of an error response's body that is read, in bytes.
+/// The maximum number of bytes that are read of an error response's body.
 const EXCERPT_BYTES: usize = 8 * 1024;
 
-/// The part of an error response's body that a message quotes, in bytes.
+/// The maximum number of bytes of an error response's body that a message quotes.
 const EXCERPT: usize = 300;
 
 /// Posts JSON to one server; every webhook owns one caller.

@@ -9,7 +9,7 @@ use url::Url;
 use crate::Error;
 
 #[derive(Clone, Debug, derive_more::Display)]
-// Without the query, which may contain a secret.
+// The query is left out, because it may contain a secret.
 #[display("{scheme}://{authority}{}", path.path())]
 pub(crate) struct Endpoint {
     scheme: Scheme,
@@ -250,7 +250,7 @@ mod tests {
         use Protocol::BcsResource;
         use ServiceNaming::{Bcs, Kubernetes};
         let (bcs, kubernetes) = ((BcsResource, Bcs), (review(), Kubernetes));
-        // (protocol and naming, namespace, port, path, the URI or a part of the error)
+        // (protocol and naming, namespace, port, path, expected URI or part of the error)
         for ((protocol, naming), namespace, port, path, expected) in [
             (&bcs, "ns", 443, "", Ok("https://hook.ns/")),
             (&bcs, "ns", 8443, "/x?y=z", Ok("https://hook.ns:8443/x?y=z")),

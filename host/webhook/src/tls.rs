@@ -19,8 +19,8 @@ const ADVICE: TlsAdvice<'static> = TlsAdvice {
     plain: "check that it is not an http port",
 };
 
-/// Creates a client configuration that trusts only `ca_bundle`; without a bundle, the CAs of the operating system. CAs
-/// with RSA keys of 1024 to 2047 bits are trusted only if `accepts_short_keys`.
+/// Creates a client configuration that trusts only the CAs in `ca_bundle`, or the operating system's CAs if there is no
+/// bundle. CAs with RSA keys of 1024 to 2047 bits are trusted only if `accepts_short_keys` is true.
 pub(crate) fn client_config(
     ca_bundle: Option<&[CertificateDer<'static>]>,
     accepts_short_keys: bool,
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tls_errors_inside_io_errors_are_failures() {
+    fn tls_errors_are_recognised_inside_io_errors() {
         let error = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
         let nested = io::Error::other(io::Error::new(io::ErrorKind::InvalidData, error));
         let failure = handshake_failure(&nested, "hook.ns:8443", "hook.ns");

@@ -145,7 +145,7 @@ impl Setup {
         }
     }
 
-    /// Serves on the test's thread only, so that metrics and log lines are recorded there.
+    /// Makes the driver serve on the test's thread only, so that metrics and log lines are recorded there.
     pub(crate) fn on_this_thread(mut self) -> Self {
         self.is_on_this_thread = true;
         self
@@ -175,7 +175,7 @@ impl Setup {
         self
     }
 
-    /// Reads definitions from `chains` in this directory, and keeps a history in `history`.
+    /// Makes the driver read definitions from `chains` in this directory, and keep a history in `history`.
     pub(crate) fn steered(mut self, directory: &Path) -> Self {
         std::fs::create_dir_all(directory.join("chains")).unwrap();
         self.config.definitions = vec![Arc::new(Files(directory.join("chains")))];

@@ -20,7 +20,7 @@ async fn bodies_beyond_the_limit_are_refused() {
 }
 
 #[tokio::test]
-async fn a_missing_body_times_out() {
+async fn a_request_whose_body_does_not_arrive_times_out() {
     let driver = Setup::new(&[echo().await])
         .limits(|limits| limits.body_timeout = Duration::from_millis(30))
         .start()
@@ -36,7 +36,7 @@ async fn a_missing_body_times_out() {
 }
 
 #[tokio::test]
-async fn requests_beyond_the_limit_in_flight_are_refused() {
+async fn requests_in_flight_beyond_the_limit_are_refused() {
     let (upstream, release, mut arrivals) = held_upstream().await;
     let driver = Arc::new(
         Setup::new(&[upstream])
@@ -62,7 +62,7 @@ async fn requests_beyond_the_limit_in_flight_are_refused() {
 }
 
 #[tokio::test]
-async fn an_unfinished_head_times_out() {
+async fn a_request_with_an_unfinished_head_times_out() {
     let driver = Setup::new(&[echo().await])
         .limits(|limits| limits.header_timeout = Duration::from_millis(50))
         .start()

@@ -170,7 +170,7 @@ async fn unfinished_bodies_of_one_client_do_not_lock_out_another() {
 }
 
 #[tokio::test]
-async fn a_stalled_body_frees_its_slot() {
+async fn a_request_with_a_stalled_body_frees_its_slot() {
     let (upstream, _arrivals) = reporting_upstream().await;
     let driver = Setup::new(&[upstream])
         .limits(|limits| {
@@ -215,7 +215,7 @@ async fn a_stalled_body_ends_the_request_with_a_reason() {
 }
 
 #[tokio::test]
-async fn a_dripping_body_ends_the_request_with_a_reason() {
+async fn a_body_that_arrives_too_slowly_ends_the_request_with_a_reason() {
     let upstream = serve(Router::new().fallback(async |body: Bytes| body)).await;
     let driver = Setup::new(&[upstream])
         .limits(|limits| {
@@ -284,7 +284,7 @@ async fn endless() -> (SocketAddr, mpsc::Receiver<()>) {
 }
 
 #[tokio::test]
-async fn a_reply_that_the_client_does_not_read_is_ended() {
+async fn a_reply_that_the_client_does_not_read_is_aborted() {
     let (upstream, _unwanted) = endless().await;
     for is_http2 in [false, true] {
         // The last request may still occupy its slot, so each HTTP version gets a new driver.
@@ -369,7 +369,7 @@ async fn a_watch_outlives_idle_timeouts_and_takes_no_request_slot() {
         .send(request("GET", "/pods?watch=true", Body::empty()))
         .await;
     assert_eq!(second.status(), 503, "watches have a limit of their own");
-    // This exceeds the idle timeout, so other replies are truncated.
+    // A reply that is not a watch is truncated if nothing arrives for longer than the timeout.
     let mut other = driver
         .send(request("GET", "/pods", Body::empty()))
         .await
@@ -506,7 +506,7 @@ async fn thousands_of_idle_connections_stay_usable() {
 }
 
 #[tokio::test]
-async fn the_webhook_gateway_and_admin_ports_limit_idle_clients() {
+async fn webhook_servers_gateways_and_admin_ports_limit_idle_clients() {
     let mut setup = Setup::new(&[]).limits(|limits| limits.idle_timeout = SHORT);
     setup.config.front = Box::new(ReviewsConfig::default());
     let reviews = setup.start().await;

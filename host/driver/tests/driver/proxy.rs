@@ -172,7 +172,7 @@ async fn a_switched_protocol_becomes_a_tunnel() {
 }
 
 #[tokio::test]
-async fn the_next_server_is_tried_when_no_connection_is_made() {
+async fn the_next_server_is_tried_when_a_server_refuses_connections() {
     let driver = Setup::new(&[refusing().await, echo().await, refusing().await])
         .start()
         .await;
@@ -212,7 +212,7 @@ async fn a_request_fails_without_a_reachable_server() {
 }
 
 #[tokio::test]
-async fn a_sent_request_is_not_repeated() {
+async fn a_request_that_was_sent_is_not_sent_again() {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let address = listener.local_addr().unwrap();
     let driver = Setup::new(&[address]).start().await;
@@ -335,14 +335,14 @@ async fn the_admin_port_serves_probes_and_metrics() {
     let driver = Setup::new(&[echo().await]).start().await;
     assert_eq!(driver.ask("/healthz").await, (200, "ok\n".to_owned()));
     assert_eq!(driver.ask("/metrics").await, (200, "a_metric 1\n".to_owned()));
-    // All clients may request this, so the reply has no details.
+    // This path needs no authentication, so the reply has no details.
     assert_eq!(driver.ask("/readyz").await.0, 200);
     assert_eq!(driver.status().await["chains"][0]["name"], "c");
     assert_eq!(driver.ask("/other").await.0, 404);
 }
 
 #[tokio::test]
-async fn labels_of_metrics_do_not_depend_on_requests() {
+async fn clients_cannot_choose_the_labels_of_metrics() {
     const MARK: &str = "flood";
     let recorder = PrometheusBuilder::new().build_recorder();
     let metrics = recorder.handle();

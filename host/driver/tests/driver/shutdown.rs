@@ -7,7 +7,7 @@ use tokio::{net::TcpStream, sync::Notify};
 
 use crate::harness::*;
 
-/// Starts a driver with one request in flight; also returns a switch with which the upstream answers the request.
+/// Starts a driver with one request in flight. Also returns a handle that lets the upstream answer the request.
 async fn in_flight(setup: impl FnOnce(Setup) -> Setup) -> (Arc<Running>, Flight) {
     let (upstream, release, mut arrivals) = held_upstream().await;
     let driver = Arc::new(setup(Setup::new(&[upstream])).start().await);

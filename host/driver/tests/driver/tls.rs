@@ -134,7 +134,7 @@ async fn only_clients_with_a_trusted_certificate_are_accepted() {
         .start()
         .await;
     for (who, expected) in [(Some(&known), true), (None, false), (Some(&stranger), false)] {
-        // In TLS 1.3, a refused client learns of it only when it reads.
+        // In TLS 1.3, a refused client learns of the refusal only when it reads.
         let config = authority.client(who, b"http/1.1");
         let reply = async {
             let stream = handshake(&driver, config).await.ok()?;
@@ -371,7 +371,7 @@ async fn an_invalid_certificate_or_key_does_not_replace_the_last_valid_one() {
     let driver = Setup::new(&[echo().await]).tls(tls).start().await;
     let expected = json!({
         "certificate": "listen",
-        // This is the default validity of a certificate from rcgen.
+        // This is the end of the default validity of a certificate from rcgen.
         "notAfter": "4096-01-01T00:00:00.000Z",
     });
     assert_eq!(certificate(&driver).await, expected);
@@ -595,7 +595,7 @@ async fn problems_with_certificates_are_logged_and_counted() {
     );
 }
 
-/// The mode is preserved in copies of the file.
+/// Makes a file world-readable. Copies of the file have the same mode.
 fn everybody_reads(file: &Path) {
     std::fs::set_permissions(file, Permissions::from_mode(0o644)).unwrap();
 }

@@ -126,7 +126,7 @@ async fn requests_follow_the_master_of_the_discovered_schedulers() {
     assert_eq!(ask(&driver).await.2, "first");
     first.withdraw().await;
     until("the new master", async || ask(&driver).await.2 == "second").await;
-    // The driver may notice the change earlier than the test.
+    // The driver may notice the change before the test does, so the test waits for it too.
     count(&mut members, 1).await;
 
     let shown = driver.status().await;

@@ -156,7 +156,7 @@ async fn a_stage_that_gets_no_answer_times_out() {
 }
 
 #[tokio::test]
-async fn an_answer_over_the_limit_is_cut_off() {
+async fn an_answer_over_the_size_limit_is_a_failure() {
     for version in BOTH {
         for (case, handler, ok) in [
             (

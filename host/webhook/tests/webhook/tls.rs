@@ -286,7 +286,7 @@ async fn a_url_without_a_bundle_trusts_only_the_system_cas() {
 }
 
 #[test]
-fn a_service_needs_a_bundle() {
+fn a_bcs_service_needs_a_ca_bundle() {
     let config = WebhookConfig::new(Protocol::BcsResource, service(ServiceNaming::Bcs, "/"));
     let error = Webhook::new(config, &WebhookClients::default()).unwrap_err();
     assert!(error.to_string().contains("`hook.ns` has no caBundle"), "{error}");

@@ -231,7 +231,7 @@ async fn pages_of_other_sites_cannot_use_the_console() {
     let page = sent(&driver, "/health", &[("cookie", &cookie)], None).await.body;
     let form = format!("form_key={}", form_key(&page));
     type Row<'r> = (&'r [(&'r str, &'r str)], u16, u16);
-    // (headers, expected status of a page, and of a form)
+    // (headers, expected status of a page, expected status of a form)
     let table: [Row<'_>; 11] = [
         (&[OWN], 200, 200),
         (&[OWN, ("origin", &own)], 200, 200),

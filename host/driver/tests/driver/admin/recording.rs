@@ -74,7 +74,7 @@ async fn the_number_of_simultaneous_recordings_is_limited() {
 }
 
 #[tokio::test]
-async fn invalid_recordings_are_refused() {
+async fn invalid_requests_for_recordings_are_refused() {
     let driver = Setup::new(&[echo().await]).start().await;
     for (query, expected) in [
         ("?count=0", "count: write 1 to 1000000"),

@@ -132,7 +132,7 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
 }
 
 #[tokio::test]
-async fn invalid_requests_are_refused() {
+async fn invalid_requests_to_the_admin_api_are_refused() {
     let directory = TempDir::new().unwrap();
     let driver = driver(directory.path()).await;
     let _: Applied = good(&driver, "POST", "/v1/definitions", chain("pods", "a")).await;

@@ -79,7 +79,7 @@ async fn requests_for_definitions_are_logged_and_counted() {
 }
 
 #[tokio::test]
-async fn the_status_names_the_client_of_a_certificate() {
+async fn the_status_names_the_certificate_of_the_client_that_made_a_change() {
     let authority = Authority::new();
     let tls = ServerTls::of_files(authority.sign("localhost"), Some(authority.file("ca.pem"))).unwrap();
     let directory = TempDir::new().unwrap();

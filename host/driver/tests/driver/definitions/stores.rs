@@ -177,8 +177,8 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     assert_eq!(url().await, "https://ours.example");
 }
 
-/// While the store is unavailable, changes are refused with the reason, and the live table stays live. Afterwards,
-/// changes succeed.
+/// While the store is unavailable, changes are refused with the reason, and the live table remains in force.
+/// Afterwards, changes succeed.
 #[tokio::test]
 async fn changes_are_refused_while_the_store_is_unavailable() {
     let directory = TempDir::new().unwrap();

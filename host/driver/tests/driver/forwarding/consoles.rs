@@ -54,7 +54,7 @@ async fn reporting_upstream() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn requests_go_to_the_host_that_they_name() {
+async fn console_requests_go_to_the_host_that_they_name() {
     let scene = Scene::changed(with_consoles(reporting_upstream().await, |_| ())).await;
     // (method, path and query, expected path at the console)
     for (method, path, expected) in [

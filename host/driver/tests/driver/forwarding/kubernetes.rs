@@ -102,13 +102,13 @@ fn status(code: u16, reason: &str) -> Value {
 
 #[tokio::test]
 #[rustfmt::skip]
-async fn requests_for_definitions_get_the_version_of_the_driver() {
+async fn api_versions_of_custom_resource_definitions_are_translated() {
     let reply = r#"{"kind":"L","apiVersion":"apiextensions.k8s.io/v1beta1","items":[{"apiVersion":"apiextensions.k8s.io/v1beta1"}]}"#;
     let expected = r#"{"kind":"L","apiVersion":"v4","items":[{"apiVersion":"apiextensions.k8s.io/v1beta1"}]}"#;
     let kubernetes = Kubernetes::start(move || Response::builder().status(201).header("audit-id", "a").body(Body::from(reply)).unwrap()).await;
     let crd = r#"{"apiVersion":"v4","kind":"CustomResourceDefinition","metadata":{"name":"a.b"},"other":1}"#;
     let sent = r#"{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","metadata":{"name":"a.b"},"other":1}"#;
-    // (method, path, body, expected path and body at kube-apiserver)
+    // (method, path, body, expected request line at kube-apiserver, expected body there)
     for (method, path, body, line, there) in [
         ("GET", "/customresourcedefinitions?limit=5", "", format!("GET {DEFINITIONS}?limit=5"), ""),
         ("GET", "/customresourcedefinitions/a.b", "", format!("GET {DEFINITIONS}/a.b"), ""),

@@ -93,7 +93,8 @@ impl Scene {
         std::mem::take(&mut *self.received.lock().unwrap())
     }
 
-    /// Sends a request. Returns the request that the scheduler received, if any, and the status and body of the reply.
+    /// Sends a request. Returns the request that the scheduler received (`None` if it received none), and the status
+    /// and body of the reply.
     pub(super) async fn send(&self, method: &str, path: &str, body: &str) -> (Option<Received>, u16, String) {
         let request = request(method, &below(path), Body::from(body.to_owned()));
         let (status, text) = text(self.driver.send(request).await).await;

@@ -291,7 +291,7 @@ async fn repeated_requests_for_a_user_return_the_same_token() {
 }
 
 #[tokio::test]
-async fn invalid_input_gets_the_configured_status() {
+async fn invalid_input_for_accounts_is_refused_with_the_configured_status() {
     for (statuses, expected) in [(Statuses::Ok, 200), (Statuses::Driver, 400)] {
         let scene = Scene::start(statuses).await;
         for (method, path, body, part) in [
@@ -482,7 +482,7 @@ async fn the_admin_api_manages_the_same_users_and_clusters() {
 }
 
 #[tokio::test]
-async fn a_user_creates_a_limited_number_of_clusters() {
+async fn a_user_can_create_only_a_limited_number_of_clusters() {
     let scene = Scene::start(Statuses::Ok).await;
     let alice = format!("Bearer {}", scene.with_token("alice", false).await);
     let create = async |number: usize| {

@@ -118,7 +118,7 @@ async fn a_body_that_cannot_be_converted_is_refused() {
 }
 
 #[tokio::test]
-async fn other_bodies_are_streamed_both_ways_up_to_the_limit() {
+async fn bodies_that_need_no_conversion_are_streamed_up_to_the_limit() {
     let gateway = gateway(&[(CLUSTER, &[echo().await])], |_| {})
         .limits(|limits| limits.body = 8 * 64 * 1024)
         .start()

@@ -52,7 +52,7 @@ async fn detail(gateway: &Running) -> Value {
 }
 
 #[tokio::test]
-async fn other_services_are_discovered_through_zookeeper() {
+async fn services_other_than_drivers_are_discovered_through_zookeeper() {
     let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
     let (storage, kubernetes) = (Driver::answering(404, "gone").await, Driver::start().await);
     let directory = tempfile::tempdir().unwrap();

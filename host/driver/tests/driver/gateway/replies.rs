@@ -27,7 +27,8 @@ async fn each_failure_has_the_reply_of_bcs_api() {
         })
         .start()
         .await;
-        // (method, path, clusters, expected status with bcs-api's statuses, with own statuses, code, message)
+        // (method, path, clusters, expected status with bcs-api's statuses, expected status with own statuses, code,
+        // message)
         for (method, path, ids, ok, own, code, message) in [
             ("GET", &*path, &[][..], 200, 400, 1_405_007, none),
             ("GET", &*path, &[""][..], 200, 400, 1_405_007, none),
@@ -161,7 +162,7 @@ async fn the_status_of_a_driver_is_passed_on() {
 }
 
 #[tokio::test]
-async fn requests_beyond_the_limit_in_flight_are_refused() {
+async fn requests_in_flight_beyond_the_limit_are_refused() {
     let (driver, release, mut arrivals) = held_upstream().await;
     let gateway = gateway(&[(CLUSTER, &[driver])], |_| {})
         .limits(|limits| limits.concurrency = 1)

@@ -56,7 +56,7 @@ async fn requests_reach_the_drivers_of_their_cluster() {
 }
 
 #[tokio::test]
-async fn a_driver_gets_the_headers_without_tokens() {
+async fn a_driver_gets_the_headers_of_the_client_except_tokens() {
     let driver = Driver::start().await;
     let gateway = gateway(&[(CLUSTER, &[driver.address])], |_| {}).start().await;
     let request = Request::post(format!("{OUTER}/a"))
@@ -117,7 +117,7 @@ async fn a_driver_that_refuses_connections_is_skipped() {
 }
 
 #[tokio::test]
-async fn a_sent_request_is_not_repeated() {
+async fn a_request_that_was_sent_to_a_driver_is_not_sent_again() {
     let listener = tokio::net::TcpListener::bind(loopback()).await.unwrap();
     let dying = listener.local_addr().unwrap();
     let dies = tokio::spawn(async move {
@@ -321,7 +321,7 @@ async fn only_consoles_on_hosts_of_the_cluster_are_reached() {
 }
 
 #[tokio::test]
-async fn the_status_lists_the_clusters() {
+async fn the_status_of_a_gateway_lists_its_clusters() {
     let driver = Driver::start().await;
     let down = refusing().await;
     let gateway = gateway(&[("BCS-1", &[driver.address]), ("BCS-2", &[down])], |_| {})
@@ -356,7 +356,7 @@ async fn the_status_lists_the_clusters() {
 }
 
 #[tokio::test]
-async fn requests_in_flight_are_finished_at_shutdown() {
+async fn a_gateway_finishes_requests_in_flight_at_shutdown() {
     let (driver, release, mut arrivals) = held_upstream().await;
     let gateway = gateway(&[(CLUSTER, &[driver])], |_| {}).start().await;
     let address = gateway.address;

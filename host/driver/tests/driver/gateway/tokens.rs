@@ -420,7 +420,7 @@ async fn a_token_can_be_limited_to_namespaces() {
 }
 
 #[tokio::test]
-async fn an_endpoint_decides_about_tokens() {
+async fn the_token_endpoint_decides_which_requests_are_allowed() {
     let (driver, manager) = (Driver::start().await, UserManager::default());
     let address = serve(manager.routes()).await;
     let directory = tempfile::tempdir().unwrap();
@@ -502,7 +502,7 @@ async fn an_endpoint_decides_about_tokens() {
 }
 
 #[tokio::test]
-async fn no_token_is_accepted_while_the_endpoint_does_not_answer() {
+async fn no_token_is_accepted_while_the_token_endpoint_does_not_answer() {
     let (driver, manager) = (Driver::start().await, UserManager::default());
     let address = serve(manager.routes()).await;
     let url = format!("http://{address}/");
@@ -563,7 +563,7 @@ async fn no_token_is_accepted_while_the_endpoint_does_not_answer() {
 }
 
 #[tokio::test]
-async fn requests_to_an_endpoint_use_tls() {
+async fn requests_to_the_token_endpoint_use_tls() {
     let (driver, manager) = (Driver::start().await, UserManager::default());
     let authority = Authority::new();
     let identity = authority.sign("localhost");
