@@ -12,7 +12,7 @@ export function get(
   which: { namespace?: string; name: string },
 ): KubernetesObject | undefined;
 
-/** Returns the objects of a kind in a namespace, or without one in all namespaces. */
+/** Returns the objects of a kind in a namespace, or in all namespaces if none is given. */
 export function list(
   apiVersion: string,
   kind: string,

@@ -12,7 +12,7 @@ export function get(apiVersion, kind, { namespace, name }) {
   return text == null ? undefined : JSON.parse(text);
 }
 
-/** Returns the objects of a kind in a namespace, or without one in all namespaces. */
+/** Returns the objects of a kind in a namespace, or in all namespaces if none is given. */
 export function list(apiVersion, kind, { namespace, labelSelector = "" } = {}) {
   const texts = attempt(ClusterError, () => cluster.list(apiVersion, kind, namespace ?? null, labelSelector));
   return texts.map((text) => JSON.parse(text));

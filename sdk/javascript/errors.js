@@ -15,7 +15,7 @@ export class ClusterError extends HostError {}
 /** The error of a failed request, of the kind `unavailable`, `invalid`, `unreachable`, `timeout` or `too-large`. */
 export class HttpError extends HostError {}
 
-/** Calls the host, which throws `{ tag, val }` of the contract. */
+/** Calls the host. Throws a `Failure` for an error `{ tag, val }` of the contract. */
 export function attempt(Failure, call) {
   try {
     return call();

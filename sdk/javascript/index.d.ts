@@ -61,7 +61,7 @@ export interface Request {
   readonly objectText: string | undefined;
 }
 
-/** A JSON Pointer, or a list of keys, which are escaped. */
+/** A JSON Pointer, or a list of keys. Keys are escaped. */
 export type Path = string | (string | number)[];
 
 /** Escapes the keys of a path and joins them. */
@@ -101,7 +101,7 @@ export function deny(message: string, options?: { code?: number; reason?: string
 /** Allows the request with these changes. An empty patch changes nothing. */
 export function patch(changes: Patch | Operation[]): Response;
 
-/** Allows the request with this complete object instead of the request's. */
+/** Allows the request with this complete object instead of the object of the request. */
 export function replace(object: unknown): Response;
 
 /** Allows the request with the object as `change` leaves it. The response is a patch of the differences. */
@@ -163,9 +163,9 @@ type Present<S, P> =
   | { [K in keyof P]: P[K] extends { default: unknown } ? K : never }[keyof P]
   | (S extends { required: readonly (infer R)[] } ? Extract<R, keyof P> : never);
 
-/** The definition of a plugin. `Configured` is the type that `configure` returns; without it, that of the settings. */
+/** The definition of a plugin. `Configured` is the type that `configure` returns, or else the type of the settings. */
 export interface Definition<S extends Schema, Configured> {
-  /** The name, which is short, in lower case with hyphens. */
+  /** The name: short, in lower case, with hyphens. */
   name: string;
   /** The plugin's version, as semver. */
   version: string;
@@ -181,9 +181,9 @@ export interface Definition<S extends Schema, Configured> {
   settings?: S;
   /** Checks the settings beyond their schema, and returns the value that `admit` gets. Throws SettingsErrors. */
   configure?: (settings: Settings<S>) => Configured;
-  /** Returns the verdict on one request. An error that it throws is a failure of the plugin. */
+  /** Returns the verdict on one request. If it throws an error, the plugin has failed. */
   admit: (request: Request, configured: Configured) => Response;
-  /** An object that is admitted once after `configure`, so that calls need not create what is created once. */
+  /** An object that is admitted once after `configure`. Every call finds the caches that this fills. */
   warmUp?: object;
 }
 

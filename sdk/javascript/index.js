@@ -8,7 +8,7 @@ export function pointer(...keys) {
   return keys.reduce(child, "");
 }
 
-/** Returns the path of an operation, which is given as a JSON Pointer or as a list of keys. */
+/** Returns the path of an operation as a JSON Pointer. The path may also be given as a list of keys. */
 const pathOf = (path) => (Array.isArray(path) ? pointer(...path) : path);
 
 /** Mistakes in the settings. `errors` is a list of `{ pointer, message }`. */
@@ -20,7 +20,7 @@ export class SettingsErrors extends Error {
   }
 }
 
-/** A JSON Patch. Paths are JSON Pointers, or lists of keys, which are escaped. */
+/** A JSON Patch. Paths are JSON Pointers, or lists of keys. Keys are escaped. */
 export class Patch {
   operations = [];
 
@@ -95,7 +95,7 @@ export function patch(changes) {
   return operations.length === 0 ? allow() : new Response({ tag: "patch", val: JSON.stringify(operations) });
 }
 
-/** Allows the request with this complete object instead of the request's. */
+/** Allows the request with this complete object instead of the object of the request. */
 export function replace(object) {
   return new Response({ tag: "replace", val: JSON.stringify(object) });
 }
@@ -259,7 +259,7 @@ export function plugin(definition) {
     throw new TypeError("`admit` returned no response; return allow(), deny(...), patch(...) or mutate(...)");
   };
   let configured;
-  /** Admits the sample, so that whatever is created once is in the memory from which every call starts. */
+  /** Admits the sample. Every call starts with the memory after this, so with all caches that it fills. */
   const warmUp = (object) => {
     try {
       respond(requestFor("create", object), configured);

@@ -1,5 +1,5 @@
-// Settings are checked against a JSON Schema. Only the keywords that settings need are
-// supported. A schema with others is refused, because they would not be checked.
+// Settings are checked against a JSON Schema. Only the keywords that settings need are supported. A schema with other
+// keywords is refused, because these would not be checked.
 
 const KEYWORDS = {
   any: ["type", "title", "description", "default", "enum"],
@@ -23,7 +23,7 @@ function typeOf(value) {
   return typeof value;
 }
 
-/** Returns the schema, in which objects allow no unknown properties. Throws if the schema is invalid. */
+/** Returns the schema without unknown properties in objects. Throws if the schema is invalid. */
 export function strict(schema, place = "settings") {
   const { type } = schema;
   if (!(type in KEYWORDS) || type === "any") {

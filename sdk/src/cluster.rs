@@ -1,4 +1,4 @@
-//! Reads resources of the control plane, of the kinds that the stage grants, and asks what users may do.
+//! Reads resources of the control plane, limited to the kinds that the stage grants, and asks what users may do.
 //!
 //! The plugin requests a kind with `capabilities = [cluster("v1/Node")]`; the operator grants it with `allow: {
 //! cluster: ["v1/Node"] }`. Reading a kind that is not granted ends the call. Questions about users need the kind
@@ -140,13 +140,13 @@ impl List {
         self
     }
 
-    /// Sets the maximum number of objects in memory at once. The default, and the maximum, is 500.
+    /// Sets the maximum number of objects in memory at once. The default is 500, and more are not possible.
     pub fn page_size(mut self, objects: u32) -> Self {
         self.0.limit = objects;
         self
     }
 
-    /// Returns the objects. Each page is read when it is needed. An error is the last item.
+    /// Returns the objects. Each page is read when it is needed. After an error, there are no further items.
     pub fn objects<T: DeserializeOwned>(self) -> Objects<T> {
         Objects {
             next: Some(self.0),

@@ -62,9 +62,9 @@ pub enum Error {
     ListNotKept {
         /// The path of the list in the object.
         pointer: PointerBuf,
-        /// The length of the list in the request.
+        /// The number of elements of the list in the request.
         original: usize,
-        /// The length of the list after parsing it as the type.
+        /// The number of elements of the list after the object is parsed as the plugin's type.
         read: usize,
     },
     /// The control plane's resources could not be read.

@@ -13,7 +13,7 @@ const COMPARISONS: usize = 1 << 18;
 /// Applies the change from `before` to `after` to `original`.
 ///
 /// `before` is `original` after parsing and serializing it with some type, so fields may be missing, and absent fields
-/// may have their defaults. Values that are equal in `before` and `after` stay as they are in `original`.
+/// may have their defaults. Values that are equal in `before` and `after` keep the form that they have in `original`.
 pub(crate) fn rebase(original: &Value, before: &Value, after: Value) -> Result<Value, Error> {
     value(original, before, after, &mut PointerBuf::new())
 }
@@ -106,7 +106,8 @@ fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
             .collect();
     }
     let mut sources = vec![None; after.len()];
-    // If the number of elements between two unchanged ones is still the same, those between were changed in place.
+    // If the number of elements between two unchanged elements is still the same, the elements between them were
+    // changed in place.
     let mut from = 0;
     let mut to = 0;
     for (old, new) in common(before, after)

@@ -2,8 +2,8 @@
 
 pub use jsonptr::{Pointer, PointerBuf};
 
-/// A JSON Pointer from its segments: names and indexes, each escaped as RFC 6901 requires. `pointer![base; ...]`
-/// appends them to another pointer.
+/// Builds a JSON Pointer from its segments: names and indexes, each escaped as RFC 6901 requires. `pointer![base; ...]`
+/// appends segments to another pointer.
 ///
 /// ```
 /// use admittance_sdk::pointer;

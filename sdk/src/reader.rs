@@ -1,9 +1,9 @@
 //! Reads the few fields of a document that a plugin needs, and skips the others without parsing them.
 //!
-//! `serde_json` checks each byte that it skips, which is most of the time of a call with a large object. The host has
-//! already checked the document, so quotes and brackets are enough to find the end of a value. What this reader cannot
-//! read, such as a map whose keys are numbers, and every document with a mistake, `serde_json` reads again from the
-//! start: results and messages are the same.
+//! `serde_json` checks each byte that it skips, which takes most of the time of a call with a large object. The host
+//! has already checked the document, so quotes and brackets are enough to find the end of a value. If this reader
+//! cannot read a document, because of a mistake or because of something such as a map whose keys are numbers,
+//! `serde_json` reads the document again from the start. So results and messages are the same as without this reader.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -31,7 +31,8 @@ pub(crate) fn from_json<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, s
     }
 }
 
-/// The document has to be read by `serde_json`, which also knows the reason of an error.
+/// The error for a document that `serde_json` has to read instead. `serde_json` then reports the mistake, if there is
+/// one.
 #[derive(Debug)]
 struct Unreadable;
 
@@ -56,7 +57,7 @@ struct Cursor<'de> {
 }
 
 impl<'de> Cursor<'de> {
-    /// Skips white space, and returns the byte after it without passing it.
+    /// Skips white space, and returns the next byte without moving past it.
     fn next_byte(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
         while let b' ' | b'\n' | b'\r' | b'\t' = bytes.get(self.position)? {
@@ -73,7 +74,7 @@ impl<'de> Cursor<'de> {
         Ok(())
     }
 
-    /// Passes a value, and returns its text.
+    /// Moves past a value, and returns its text.
     fn value(&mut self) -> Result<&'de str, Unreadable> {
         let first = self.next_byte().ok_or(Unreadable)?;
         let start = self.position;
@@ -91,7 +92,7 @@ impl<'de> Cursor<'de> {
         self.text.get(start..self.position).ok_or(Unreadable)
     }
 
-    /// Passes an object or a list, however deep it is.
+    /// Moves past an object or a list, however deeply it is nested.
     fn pass_nested(&mut self) -> Result<(), Unreadable> {
         let bytes = self.text.as_bytes();
         let mut depth = 0_usize;
@@ -112,7 +113,7 @@ impl<'de> Cursor<'de> {
         }
     }
 
-    /// Passes a string, and returns whether it contains escapes.
+    /// Moves past a string, and returns whether it contains escapes.
     fn pass_string(&mut self) -> Result<bool, Unreadable> {
         let bytes = self.text.as_bytes();
         let mut has_escapes = false;
@@ -143,7 +144,7 @@ impl<'de> Cursor<'de> {
         content.map(Cow::Borrowed).ok_or(Unreadable)
     }
 
-    /// Returns a deserializer of `serde_json` for the next value, and passes the value.
+    /// Returns a deserializer of `serde_json` for the next value, and moves past the value.
     fn parser(&mut self) -> Result<serde_json::Deserializer<serde_json::de::StrRead<'de>>, Unreadable> {
         self.value().map(serde_json::Deserializer::from_str)
     }
@@ -170,8 +171,9 @@ impl<'de> Cursor<'de> {
     }
 }
 
-/// Returns the position of the first quote or backslash. Eight bytes are compared at a time: a byte is zero if
-/// subtracting one from it borrows, and the lowest byte for which this holds is really zero.
+/// Returns the position of the first quote or backslash. Compares eight bytes at a time: where a byte of the difference
+/// is zero, subtracting one borrows. The borrow can also affect bytes above it, but the lowest byte for which this
+/// holds is really zero.
 fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
@@ -372,7 +374,7 @@ mod tests {
         whole: Option<&'a RawValue>,
     }
 
-    /// Documents that are valid or not, with every kind of value that a view can have.
+    /// Valid and invalid documents, with every kind of value that a view can have.
     const DOCUMENTS: &[&str] = &[
         "{}",
         "null",
@@ -416,7 +418,7 @@ mod tests {
     ];
 
     #[test]
-    fn documents_are_read_as_by_serde_json() {
+    fn documents_are_read_as_serde_json_reads_them() {
         fn check<'a, T: Deserialize<'a> + fmt::Debug + PartialEq>(text: &'a str) {
             let expected = serde_json::from_str::<T>(text).map_err(|error| error.to_string());
             let read = from_json::<T>(text).map_err(|error| error.to_string());
@@ -427,7 +429,7 @@ mod tests {
             check::<Value>(text);
             check::<Option<BTreeMap<String, Value>>>(text);
             let raw = |raw: Raw<'_>| raw.whole.map(ToString::to_string);
-            // In a document with a mistake, all of it may be skipped.
+            // In an invalid document, the mistake may be in a skipped value, so that it goes unnoticed.
             if let Ok(expected) = serde_json::from_str(text).map(raw) {
                 assert_eq!(from_json(text).map(raw).ok(), Some(expected), "{text}");
             }
@@ -435,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_read_limits_the_depth() {
+    fn only_values_that_are_read_have_a_depth_limit() {
         #[derive(Debug, Deserialize)]
         struct Node {
             #[serde(rename = "n")]

@@ -95,7 +95,7 @@ impl Request {
         self.0.dry_run
     }
 
-    /// Returns the object, as changed by the previous stages, parsed as your type, which names the fields that you
+    /// Returns the object as changed by the previous stages. It is parsed as your type, which names the fields that you
     /// need. Absent for a DELETE.
     ///
     /// # Errors

@@ -89,8 +89,8 @@ impl Response {
         }
     }
 
-    /// Allows the request with this complete object instead of its own. Fields that the value does not contain
-    /// are lost: prefer [`Response::patch`] or [`Request::mutate`](crate::Request::mutate).
+    /// Allows the request with this complete object instead of the object that it contains. Fields that the value does
+    /// not contain are lost: prefer [`Response::patch`] or [`Request::mutate`](crate::Request::mutate).
     ///
     /// # Errors
     /// Fails if the value cannot be serialized as JSON.
@@ -102,7 +102,7 @@ impl Response {
         Ok(Self::new(Verdict::Replace(text)))
     }
 
-    /// Adds a warning for the client that sent the request, which is returned even if the request is allowed.
+    /// Adds a warning for the client that sent the request. The warning is returned even if the request is allowed.
     pub fn warn(mut self, warning: impl Into<String>) -> Self {
         self.0.warnings.push(warning.into());
         self

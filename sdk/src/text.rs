@@ -7,7 +7,7 @@ use std::ops::Deref;
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// A JSON string: borrowed from the JSON text, or owned if it contains escapes there.
+/// A JSON string. It is borrowed from the JSON text, or owned if it contains escapes in that text.
 ///
 /// Use it in a [`view`](macro@crate::view) where `String` would copy and `&str` would fail on `"a\/b"`. Unlike a
 /// `Cow`, it also borrows inside of lists, options and maps.

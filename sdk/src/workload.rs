@@ -85,14 +85,15 @@ pub struct PodTemplate<'a> {
 /// could be bypassed with another. Kubernetes is case-sensitive, so this is never reported there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misspelt {
-    /// The path of the object with the field.
+    /// The path of the field, which ends with the misspelt name.
     pub path: PointerBuf,
-    /// The misspelt name.
+    /// The correct name of the field.
     pub expected: &'static str,
 }
 
 impl<'a> Workload<'a> {
-    /// Returns the workload in the object of a request; `None` without an object, or if it has no pod template.
+    /// Returns the workload in the object of a request; `None` if the request has no object, or the object has no pod
+    /// template.
     ///
     /// # Errors
     /// Fails if the object is of a kind that has containers, but cannot be parsed. Objects of other kinds are errors
@@ -129,7 +130,8 @@ impl<'a> Workload<'a> {
         }
     }
 
-    /// Returns whether the object is itself a Kubernetes Pod, most of which cannot be changed after its creation.
+    /// Returns whether the object itself is a Kubernetes Pod. Most fields of a Pod cannot be changed after its
+    /// creation.
     pub fn is_pod(&self) -> bool {
         self.is_pod
     }

@@ -158,8 +158,8 @@ pub(crate) fn documents(
 
 pub const DEFINITIONS_PATH: &str = "/definitions";
 
-/// Returns the webhook configuration that checks definitions before they are stored as resources. It is part of the
-/// manifests if the leader does not manage the webhook configurations.
+/// Returns the webhook configuration that checks definitions before they are stored as resources. An installation needs
+/// this configuration if the leader does not manage the webhook configurations.
 pub fn of_definitions(registration: &Registration, ca: &str) -> Json {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",

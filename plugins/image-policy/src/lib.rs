@@ -1,4 +1,4 @@
-//! The stock plugin `image-policy`: rewrites container images to other registries, and denies those that break the
+//! The stock plugin `image-policy`: rewrites container images to other registries, and denies images that break the
 //! rules, in Pods and workloads of Kubernetes and of BCS.
 //!
 //! ```yaml
@@ -13,8 +13,8 @@
 //! Every rule is optional, and applies to the rewritten image. `containers`, `initContainers`, `ephemeralContainers`
 //! and image volumes are covered. If there is a rule to check, an image that is not a valid reference is denied.
 //!
-//! Images that an existing Pod already has are not changed when it is updated: it runs them, and another name would
-//! restart it. Objects that are being deleted are ignored too, because a denial would prevent their deletion.
+//! Images that an existing Pod already has are not changed when the Pod is updated: the Pod runs them, and another name
+//! would restart it. Objects that are being deleted are ignored too, because a denial would prevent their deletion.
 
 mod reference;
 mod settings;
@@ -128,7 +128,7 @@ impl Plugin for ImagePolicy {
     }
 
     fn warm_up(&self, sample: &Request) {
-        // This call grows the heap to the size that calls need.
+        // This call makes the heap as large as later calls need it.
         let _ = self.admit(sample);
     }
 }

@@ -284,7 +284,7 @@ impl Spec {
     }
 }
 
-/// Splits the number at the start of the text off; the number is 0 if there is none.
+/// Splits off the number at the start of the text; it is 0 if there is none.
 fn number(text: &str) -> (usize, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);

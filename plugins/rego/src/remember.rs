@@ -44,7 +44,7 @@ struct State {
 
 #[derive(Debug)]
 struct Function {
-    /// The path of the rule in the second engine that evaluates the function.
+    /// The path of the rule that evaluates the function in the second engine.
     rule: String,
     reads_input: bool,
 }
@@ -70,7 +70,8 @@ impl Remembered {
         });
     }
 
-    /// Adds an extension to the engine for each of these functions, which evaluates it unless the result is cached.
+    /// Adds an extension to the engine for each of these functions. The extension evaluates the function unless the
+    /// result is cached.
     fn add_to(&self, engine: &mut Engine, found: &[&Definition]) -> Option<()> {
         for (index, definition) in found.iter().enumerate() {
             let state = Arc::clone(&self.state);
@@ -97,7 +98,8 @@ impl Remembered {
     }
 }
 
-/// Returns the name of the extension that replaces a function, and of the function's rule in the second engine.
+/// Returns the name of the extension that replaces a function. The function's rule in the second engine has the same
+/// name.
 fn name(index: usize) -> String {
     format!("__remembered_{index}")
 }

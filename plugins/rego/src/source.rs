@@ -25,7 +25,8 @@ const LONGEST_LINE: NonZeroU32 = NonZeroU32::new(1 << 16).unwrap();
 /// The field of the input that replaces `data.inventory`.
 pub(crate) const INVENTORY: &str = "__inventory";
 
-/// Returns the module in the form for regorus. Unparsable text stays, so that the compiler reports the mistake.
+/// Returns the module in the form that regorus needs. Text that cannot be parsed is returned unchanged, so that the
+/// compiler reports the mistake.
 pub(crate) fn rewritten(path: &str, text: &str, is_v0: bool) -> String {
     let text = with_inventory_in_input(path, text).unwrap_or_else(|| text.to_owned());
     let text = with_tokens_rewritten(path, &text).unwrap_or(text);

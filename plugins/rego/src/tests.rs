@@ -48,7 +48,7 @@ fn message(outcome: &Outcome) -> Option<&str> {
 }
 
 #[test]
-fn an_entry_point_is_a_set_a_boolean_or_a_review() {
+fn the_value_of_an_entry_point_may_be_a_set_a_boolean_or_a_review() {
     for (rule, image, denial) in [
         ("data.pods.deny", "web:1", None),
         ("pods/deny", "db:1", Some("the image db:1")),
@@ -78,7 +78,7 @@ fn template(rego: &str, constraints: Json) -> Json {
 }
 
 #[test]
-fn violations_have_the_name_of_the_constraint() {
+fn messages_of_violations_begin_with_the_name_of_the_constraint() {
     let rego = r#"package t
         violation[{"msg": msg}] {
           label := input.parameters.labels[_]

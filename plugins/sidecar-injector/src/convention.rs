@@ -128,7 +128,8 @@ impl Conventions {
         self.all().any(|marks| marks.says_injected(template))
     }
 
-    /// Returns the injected containers in a template's status annotation, since BCS drops the names of containers.
+    /// Returns the containers that a template's status annotation lists as injected. They are needed because BCS drops
+    /// the names of containers.
     pub(crate) fn listed<'a>(&self, template: &'a PodTemplate<'_>) -> Option<&'a str> {
         let lists = self.main.style == Style::Admittance;
         lists.then(|| template.annotation(&self.main.status)).flatten()

@@ -79,7 +79,7 @@ impl Plugin for SidecarInjector {
     }
 
     fn warm_up(&self, sample: &Request) {
-        // This call grows the heap to the size that calls need.
+        // This call makes the heap as large as later calls need it.
         let _ = self.admit(sample);
     }
 }

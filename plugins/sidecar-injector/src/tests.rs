@@ -346,7 +346,7 @@ fn injected_containers_without_names_are_recognized() {
 }
 
 #[test]
-fn case_does_not_hide_containers_from_the_injector() {
+fn containers_under_keys_in_another_case_are_not_missed() {
     let object = json!({"apiVersion": "v4", "kind": "application", "spec": {"template": {"spec": {"Containers": []}}}});
     let outcome = run(&settings(), testing::create(&object));
     assert!(

@@ -1,4 +1,4 @@
-// Outside of the sandbox nothing is sent.
+// Outside of the sandbox, no request is sent.
 
 import { HttpError } from "../errors.js";
 

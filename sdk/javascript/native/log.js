@@ -1,4 +1,4 @@
-// Outside of the sandbox lines go to standard error.
+// Outside of the sandbox, lines go to standard error.
 
 const line = (level) => (message) => console.error(`${level}: ${message}`);
 

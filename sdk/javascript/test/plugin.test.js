@@ -13,7 +13,7 @@ const pod = (labels) => ({ apiVersion: "v1", kind: "Pod", metadata: { name: "web
 const only = (admit, more = {}) =>
   configure(plugin({ name: "only", version: "0.1.0", summary: "For a test.", mutates: true, admit, ...more }));
 
-test("the description is that of the contract", () => {
+test("the description has the form of the contract", () => {
   const { describe } = plugin({
     name: "a",
     version: "1.2.3",
@@ -41,7 +41,7 @@ test("the description is that of the contract", () => {
   });
 });
 
-test("a definition with a mistake is refused", () => {
+test("an invalid definition of a plugin is refused", () => {
   const whole = { name: "a", version: "0.1.0", summary: "A.", admit: allow };
   for (const [definition, message] of [
     [{ ...whole, resource: [] }, /`resource` is not a field; use name, version/],
@@ -55,7 +55,7 @@ test("a definition with a mistake is refused", () => {
   }
 });
 
-test("settings are checked, and prepared", () => {
+test("settings are checked, and prepared by `configure`", () => {
   const component = plugin({
     name: "a",
     version: "0.1.0",
@@ -85,14 +85,14 @@ test("settings are checked, and prepared", () => {
   assert.deepEqual(denial, { code: 403, reason: "Forbidden", message: "web is not allowed" });
 });
 
-test("a bug in `configure` is told to the operator", () => {
+test("a bug in `configure` is reported as a mistake in the settings", () => {
   const bug = () => {
     throw new RangeError("no");
   };
   assert.throws(() => only(allow, { configure: bug }), /settings at "": RangeError: no/);
 });
 
-test("responses", () => {
+test("each kind of response is returned, and a missing response is an error", () => {
   const answers = [
     [() => allow().warn("old").audit("seen", true), { warnings: ["old"], auditAnnotations: { seen: "true" } }],
     [() => deny("no", { code: 422, reason: "Bad" }), { denial: { code: 422, reason: "Bad", message: "no" } }],
@@ -108,7 +108,7 @@ test("responses", () => {
   assert.throws(() => only((request) => request.none.at).admit(create(pod())), /^Error: TypeError: /);
 });
 
-test("a patch escapes keys, and has values", () => {
+test("a patch escapes keys, and refuses undefined values", () => {
   const changes = new Patch()
     .add(["metadata", "labels", "example.com/a~b"], "x")
     .replace("/a", null)
@@ -125,7 +125,7 @@ test("a patch escapes keys, and has values", () => {
   assert.throws(() => changes.add("/a", undefined), /add of \/a: the value is undefined/);
 });
 
-test("the differences of a changed object are a patch", () => {
+test("`mutate` returns a patch of the differences", () => {
   const before = { ...pod({ a: "1", b: "2" }), spec: { list: [1, { x: 1 }, 3, 4], same: [] } };
   const outcome = only((request) =>
     mutate(request, (object) => {
@@ -148,7 +148,7 @@ test("the differences of a changed object are a patch", () => {
   assert.deepEqual(only((request) => mutate(request, () => {})).admit(remove(before)).patch, []);
 });
 
-test("requests are typed", () => {
+test("a request has the operation, the objects and the kind", () => {
   const seen = [];
   const admit = (request) => {
     seen.push([request.operation, request.object?.metadata.name, request.oldObject?.metadata.name, request.kind.kind]);
@@ -165,12 +165,12 @@ test("requests are typed", () => {
   ]);
 });
 
-test("there is no host outside of the sandbox", () => {
+test("calls of the host are unavailable outside of the sandbox", () => {
   assert.throws(() => get("v1", "Node", { name: "a" }), { name: "ClusterError", kind: "unavailable" });
   assert.throws(() => send("https://a.example.com"), (error) => error instanceof HttpError && error.kind === "unavailable");
 });
 
-test("bodies are UTF-8", () => {
+test("HTTP bodies are encoded and decoded as UTF-8", () => {
   const text = "{\"a\":\"é%✓\"}";
   const request = requestOf("https://a.example.com", { method: "POST", headers: { accept: "text/plain" }, body: text });
   assert.deepEqual(Buffer.from(request.body).toString(), text);

@@ -15,7 +15,7 @@ for (const { name, schema, value, result, errors } of cases) {
   });
 }
 
-test("a schema that would not be checked whole is refused", () => {
+test("a schema with unsupported keywords is refused", () => {
   for (const [schema, message] of [
     [{ type: "text" }, /settings: `type` is "text"; write one of object, array/],
     [{}, /`type` is undefined/],

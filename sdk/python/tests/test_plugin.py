@@ -52,7 +52,7 @@ def prepare(settings: Words) -> frozenset[str]:
 
 
 class Plugins(unittest.TestCase):
-    def test_settings_are_checked_and_prepared(self) -> None:
+    def test_settings_are_checked_and_prepared_by_configure(self) -> None:
         def admit(request: Request, words: frozenset[str]) -> Response:
             return allow() if request.name in words else deny(f"{request.name} is not allowed")
 
@@ -66,22 +66,22 @@ class Plugins(unittest.TestCase):
         assert denial
         self.assertEqual((denial.code, denial.reason, denial.message), (403, "Forbidden", "web is not allowed"))
 
-    def test_resources_are_those_of_rules(self) -> None:
+    def test_resources_become_rules(self) -> None:
         rules = plugin(lambda *_: allow(), resources=["v1/pods", "apps/v1/deployments"]).rules
         self.assertEqual(rules, [("", "v1", "pods"), ("apps", "v1", "deployments")])
         with self.assertRaisesRegex(TypeError, "`pods` is not a resource; write `v1/pods`"):
             plugin(lambda *_: allow(), resources=["pods"])
 
-    def test_an_unknown_capability_is_a_mistake(self) -> None:
+    def test_an_unknown_capability_is_refused(self) -> None:
         with self.assertRaisesRegex(TypeError, "`clusters` is not a capability; use cluster, http, environment"):
             plugin(lambda *_: allow(), capabilities={"clusters": []})
         with self.assertRaisesRegex(TypeError, "`http` is not a list"):
             plugin(lambda *_: allow(), capabilities={"http": "https://a.example.com"})
 
-    def test_native_tests_import_the_module_of_a_component(self) -> None:
+    def test_the_module_of_a_plugin_can_be_imported_natively(self) -> None:
         self.assertIs(plugin(lambda *_: allow()).component(), object)
 
-    def test_responses(self) -> None:
+    def test_each_kind_of_response_is_returned(self) -> None:
         response = answer(lambda *_: allow().warn("old").audit("seen", 1))
         self.assertEqual((response.warnings, response.audit_annotations), (["old"], {"seen": "1"}))
         denial = answer(lambda *_: deny("no", code=422, reason="Bad")).denial
@@ -104,7 +104,7 @@ class Plugins(unittest.TestCase):
         ]
         self.assertEqual(changes.operations, expected)
 
-    def test_the_differences_of_a_changed_object_are_a_patch(self) -> None:
+    def test_mutate_returns_a_patch_of_the_differences(self) -> None:
         before = {**pod(a="1", b="2"), "spec": {"list": [1, {"x": 1}, 3, 4], "same": [], "flag": 1}}
 
         def change(object: Any) -> None:
@@ -126,7 +126,7 @@ class Plugins(unittest.TestCase):
         self.assertEqual(longer.patch, [{"op": "add", "path": "/spec/list/-", "value": 5}])
         self.assertEqual(answer(lambda request, _: mutate(request, change), delete(before)).patch, [])
 
-    def test_requests_are_typed(self) -> None:
+    def test_a_request_has_the_operation_the_objects_and_the_kind(self) -> None:
         def admit(request: Request, _: Any) -> Response:
             names = [one and one["metadata"]["name"] for one in (request.object, request.old_object)]
             return allow().audit("seen", [request.operation, *names, request.kind.kind, request.namespace])
@@ -139,13 +139,13 @@ class Plugins(unittest.TestCase):
         ]:
             self.assertEqual(answer(admit, request).audit_annotations["seen"], str(expected))
 
-    def test_there_is_no_host_outside_of_the_sandbox(self) -> None:
+    def test_calls_of_the_host_are_unavailable_outside_of_the_sandbox(self) -> None:
         with self.assertRaises(ClusterError) as lookup:
             get("v1", "Node", "a")
         with self.assertRaises(HttpError) as request:
             send("https://a.example.com")
         self.assertEqual((lookup.exception.kind, request.exception.kind), ("unavailable", "unavailable"))
 
-    def test_bodies(self) -> None:
+    def test_the_body_and_the_headers_of_a_response_can_be_read(self) -> None:
         response = HttpResponse(200, [("Content-Type", "a")], '{"a": "é"}'.encode())
         self.assertEqual((response.json(), response.header("content-type")), ({"a": "é"}, "a"))

@@ -17,7 +17,7 @@ def closed(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 class Checks(unittest.TestCase):
-    def test_cases(self) -> None:
+    def test_each_shared_case_reports_the_expected_mistakes(self) -> None:
         for case in CASES:
             with self.subTest(case["name"]):
                 mistakes = check(closed(case["schema"]), case["value"])
@@ -42,7 +42,7 @@ class Settings:
 
 
 class Types(unittest.TestCase):
-    def test_a_dataclass_gives_a_schema(self) -> None:
+    def test_a_dataclass_becomes_a_schema(self) -> None:
         registry = {
             "type": "object",
             "properties": {"host": {"type": "string", "description": "The host."}},

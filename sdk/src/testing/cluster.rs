@@ -40,7 +40,7 @@ pub fn with_cluster<R>(objects: impl IntoIterator<Item = Value>, test: impl FnOn
 
 /// Runs `test` on this thread with a control plane that knows what users may do.
 ///
-/// `rule` gets the user, the verb, and the target. That is a path such as `/healthz`, or a resource in the form
+/// `rule` gets the user, the verb, and the target. The target is a path such as `/healthz`, or a resource in the form
 /// `group/resource/subresource in namespace: name` without the parts that the question leaves out: `pods`,
 /// `apps/deployments/scale`, `pods in shop`, `pods in shop: web`.
 ///

@@ -8,8 +8,8 @@ use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Vi
 use super::{Misspelt, container::Raw};
 use crate::Text;
 
-/// Defines a type with optional fields that rejects duplicate keys and records a key in another case, which derived
-/// types cannot do.
+/// Defines a type with optional fields that rejects duplicate keys and records a key in another letter case. Derived
+/// types can do neither.
 macro_rules! shape {
     ($(#[$doc:meta])* $vis:vis struct $name:ident { $($(#[$field_doc:meta])* $key:literal => $field_vis:vis $field:ident: $type:ty,)* }) => {
         $(#[$doc])*
@@ -20,7 +20,7 @@ macro_rules! shape {
         }
 
         impl<'a> $name<'a> {
-            /// Returns the misspelt key of this object, not those of the objects in it.
+            /// Returns the misspelt key of this object. Keys of nested objects are not included.
             #[allow(dead_code, reason = "only some shapes use it")]
             pub(super) fn misspelt_here(&self, at: &Pointer) -> Option<Misspelt> {
                 self.misspelt.as_ref().map(|(key, expected)| Misspelt {

@@ -203,8 +203,8 @@ impl Rules {
         }
     }
 
-    /// Returns the path of the function that the rule defines, and its definition, which is `None` if the results must
-    /// not be cached. Returns `None` if the rule defines no function.
+    /// Returns the path of the function that the rule defines, and the function's definition (`None` if the results
+    /// must not be cached). Returns `None` if the rule defines no function.
     fn function(&self, rule: &Rule, module: usize, scope: &Scope) -> Option<(String, Option<Definition>)> {
         let (refr, args, bodies) = match rule {
             Rule::Spec {

@@ -49,7 +49,7 @@ pub(super) fn of_volume(volume: &mut Object) {
     });
 }
 
-/// Returns the default `imagePullPolicy`: `Always` for the tag `latest`, and without tag and digest.
+/// Returns the default `imagePullPolicy`: `Always` for the tag `latest`, and for an image with neither tag nor digest.
 fn pull_policy(image: &str) -> &'static str {
     let (name, has_digest) = match image.split_once('@') {
         Some((name, _)) => (name, true),

@@ -75,7 +75,7 @@ pub(super) struct Sidecar {
     pub(super) container: Map<String, Value>,
 }
 
-/// Whether a container is injected before or after the containers of the Pod.
+/// Whether a container is injected before or after the Pod's own containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(crate = "admittance_sdk::serde")]
 pub(super) enum Place {

@@ -11,7 +11,7 @@ A plugin is a function that gets a request and its settings, and returns a respo
 import sys
 
 if sys.platform == "wasi":
-    # Before the modules of the plugin are loaded.
+    # Holes are filled before the modules of the plugin are loaded.
     from .heap import fill_holes
 
     fill_holes()

@@ -23,13 +23,13 @@ def get(api_version: str, kind: str, name: str, namespace: str | None = None) ->
 
 
 def list_objects(api_version: str, kind: str, namespace: str | None = None, label_selector: str = "") -> list[Object]:
-    """Returns the objects of a kind in a namespace, or without one in all namespaces."""
+    """Returns the objects of a kind in a namespace, or in all namespaces if none is given."""
     texts = attempt(ClusterError, lambda: _available().list(api_version, kind, namespace, label_selector))
     return [json.loads(text) for text in texts]
 
 
 def _available() -> Any:
-    # Outside of the sandbox there is no control plane. Cases of `admittance test` have one.
+    # Outside of the sandbox, there is no control plane. The cases of `admittance test` run inside, and can have one.
     if _host is None:
         raise ClusterError("unavailable", "look-ups need the sandbox")
     return _host

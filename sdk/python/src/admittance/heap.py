@@ -11,7 +11,7 @@ except ImportError:
     # With another version of Python, the module is missing, so Python counts references, and calls take longer.
     _immortal = None
 
-#: The sizes of blocks that fill holes. C keeps lists of small holes by steps of 16 bytes, so each step has a size.
+#: The sizes of blocks that fill holes. C has a list of small holes for each step of 16 bytes, so each step has a size.
 _SIZES = [1 << power for power in range(18, 9, -1)] + list(range(496, 0, -16))
 
 _filling: list[object] = []
@@ -20,7 +20,7 @@ _filling: list[object] = []
 def make_immortal() -> None:
     """Makes all objects immortal: Python no longer counts the references to them.
 
-    Every page that a call writes is copied for it, and counting references writes to every object that is used.
+    A call gets its own copy of each page that it writes, and counting references writes to every object in use.
     """
     if _immortal is None:
         return
@@ -35,7 +35,7 @@ def make_immortal() -> None:
 def fill_holes() -> None:
     """Fills the holes between blocks, so that later objects are next to each other, at the end of the heap.
 
-    So a call, which gets its own copy of each page that it writes, writes to fewer pages.
+    Each page that a call writes is copied for the call. With fewer holes, a call writes to fewer pages.
     """
     end = bytes(1 << 20)
 

@@ -39,7 +39,7 @@ def send(
     url: str, *, method: str = "GET", headers: Mapping[str, str] | None = None, body: str | bytes = b""
 ) -> HttpResponse:
     """Sends a request, and waits for the complete response."""
-    # Outside of the sandbox nothing is sent.
+    # Outside of the sandbox, no request is sent.
     if _host is None:
         raise HttpError("unavailable", "requests need the sandbox")
     content = body.encode() if isinstance(body, str) else body

@@ -21,7 +21,7 @@ def _path(path: Path) -> str:
 
 
 class Patch:
-    """A JSON Patch (RFC 6902). Paths are JSON Pointers, or sequences of keys, which are escaped."""
+    """A JSON Patch (RFC 6902). Paths are JSON Pointers, or sequences of keys. Keys are escaped."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []

@@ -38,13 +38,13 @@ Capability = Literal["cluster", "http", "environment"]
 class Plugin:
     """A plugin: its description for operators, and its functions."""
 
-    #: The name, which is short, in lower case with hyphens.
+    #: The name: short, in lower case, with hyphens.
     name: str
     #: The plugin's version, as semver.
     version: str
     #: A summary: one or two sentences for operators who choose a plugin.
     summary: str
-    #: Returns the verdict on one request. An error that it raises is a failure of the plugin.
+    #: Returns the verdict on one request. If it raises an error, the plugin has failed.
     admit: Callable[[Request, Any], Response]
     #: The type of the settings: a dataclass whose fields are created by `setting`.
     settings: type = NoSettings
@@ -56,7 +56,7 @@ class Plugin:
     resources: Sequence[str] = ()
     #: The requested capabilities: kinds such as ``v1/Node``, origins such as ``https://policy.example.com``.
     capabilities: Mapping[Capability, Sequence[str]] = field(default_factory=dict)
-    #: An object that is admitted a few times after `configure`, so that calls need not create what is created once.
+    #: An object that is admitted a few times after `configure`. Every call finds the caches that this fills.
     warm_up: Object | None = None
 
     def __post_init__(self) -> None:
@@ -89,7 +89,7 @@ class Plugin:
     def component(self) -> type:
         """Returns the class that componentize-py exports: assign it to ``WitWorld`` in the module of the plugin.
 
-        Native tests import that module too. Outside of the sandbox it has no use.
+        Native tests import that module too. Outside of the sandbox, the class has no use.
         """
         try:
             from .component import component_of

@@ -60,7 +60,7 @@ def patch(changes: Patch | list[Operation]) -> Response:
 
 
 def replace(object: Object) -> Response:
-    """Allows the request with this complete object instead of the request's."""
+    """Allows the request with this complete object instead of the object of the request."""
     return Response(replacement=object)
 
 

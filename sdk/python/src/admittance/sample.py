@@ -8,7 +8,7 @@ from .request import Object
 
 
 def request_for(operation: str, object: Object | None, old_object: Object | None = None) -> Any:
-    """Builds a request for an operation on an object, whose kind, name and namespace it gets."""
+    """Builds a request for an operation on an object, with the kind, name and namespace of the object."""
     whole = object or old_object or {}
     group, _, version = whole.get("apiVersion", "v1").rpartition("/")
     kind, metadata = whole.get("kind", ""), whole.get("metadata", {})

@@ -19,7 +19,7 @@ export const { describe, configure, admit } = plugin({
   admit(request, { label }) {
     const { object, namespace } = request;
     if (!object || !namespace) return allow();
-    // A lookup that fails is a failure of the stage, whose `failurePolicy` decides.
+    // If a lookup fails, the stage fails, and its `failurePolicy` decides.
     const expected = get("v1", "Namespace", { name: namespace })?.metadata.labels?.[label];
     if (expected === undefined || object.metadata.labels?.[label] === expected) return allow();
     return deny(`metadata.labels: \`${label}\` must be \`${expected}\`, as in the namespace \`${namespace}\``);

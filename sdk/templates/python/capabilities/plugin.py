@@ -16,7 +16,7 @@ class Settings:
 def admit(request: Request, settings: Settings) -> Response:
     if request.object is None or not request.namespace:
         return allow()
-    # A lookup that fails is a failure of the stage, whose `failurePolicy` decides.
+    # If a lookup fails, the stage fails, and its `failurePolicy` decides.
     namespace = get("v1", "Namespace", request.namespace)
     label = settings.label
     expected = namespace and namespace["metadata"].get("labels", {}).get(label)

@@ -45,7 +45,7 @@ impl Plugin for NamespaceLabel {
         let (Some(object), Some(name)) = (request.object::<Object>()?, request.namespace()) else {
             return Ok(Response::allow());
         };
-        // A lookup that fails is a failure of the stage, whose `failurePolicy` decides.
+        // If a lookup fails, the stage fails, and its `failurePolicy` decides.
         let namespace = cluster::get::<Object>("v1", "Namespace", None, name)?;
         let key = &self.label;
         let expected = namespace.as_ref().and_then(|namespace| namespace.metadata.labels.get(key));
