@@ -10,7 +10,8 @@ pub(crate) struct Attack {
 }
 
 pub(crate) enum Means {
-    /// Clients create objects with a field of this length. The plugin that is called for them has these settings.
+    /// Clients create objects with a field of this length. The plugin that is called for these objects has these
+    /// settings.
     Guest { settings: Settings, object: usize },
     /// Clients create objects for which this Kubewarden policy is called.
     Policy(fn() -> Result<Vec<u8>, Error>),

@@ -57,7 +57,7 @@ fn images(object: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn creations_and_changes_go_through_the_chain() {
+async fn creations_and_updates_of_applications_go_through_the_chain() {
     let scene = scene().await;
     let image = "docker.io/library/nginx:1.29";
     for (name, method, path, object) in [

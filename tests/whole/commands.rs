@@ -72,7 +72,7 @@ fn wrong_documents() -> TempDir {
 }
 
 #[tokio::test]
-async fn check_names_every_mistake_of_every_file() {
+async fn check_reports_every_mistake_in_every_file() {
     let directory = wrong_documents();
     let check = admittance([OsStr::new("check"), directory.path().as_os_str()]).await;
     assert_eq!(check.code, Some(1), "{}{}", check.stdout, check.stderr);
@@ -342,7 +342,7 @@ async fn an_object_without_kind_is_a_mistake() {
 }
 
 #[tokio::test]
-async fn durations_have_at_most_three_decimals() {
+async fn durations_are_printed_with_at_most_three_decimals() {
     let directory = tempfile::tempdir().unwrap();
     let chains = admittance_tests::repository().join("docs/examples/demo/chains");
     let object = write(

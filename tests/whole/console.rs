@@ -268,7 +268,7 @@ async fn the_page_of_a_decision_shows_all_its_details() {
 }
 
 #[tokio::test]
-async fn a_refusal_names_the_patches_that_it_discarded() {
+async fn the_page_of_a_refused_request_names_the_discarded_patches() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -297,7 +297,7 @@ async fn a_refusal_names_the_patches_that_it_discarded() {
 
 /// Clients choose names and images, and plugin authors choose messages, so all of these may contain markup.
 #[tokio::test]
-async fn text_from_requests_is_never_shown_as_markup() {
+async fn text_from_requests_is_never_interpreted_as_markup() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -338,7 +338,7 @@ async fn in_shell(command: &str) -> String {
 }
 
 #[tokio::test]
-async fn health_shows_what_the_driver_depends_on() {
+async fn the_health_page_shows_what_the_driver_depends_on() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -376,7 +376,7 @@ async fn health_shows_what_the_driver_depends_on() {
 }
 
 #[tokio::test]
-async fn health_says_why_a_server_is_down_since_when_and_what_to_do() {
+async fn the_health_page_says_why_and_since_when_a_server_is_down() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -415,7 +415,7 @@ upstream: {{ servers: [\"http://{gone}\"], health: {{ path: /healthz, interval: 
 }
 
 #[tokio::test]
-async fn scripts_pass_the_type_checker() {
+async fn console_scripts_pass_the_type_checker() {
     let Some(directory) = env::var_os("ADMITTANCE_TEST_TYPESCRIPT") else {
         eprintln!(
             "skipped: ADMITTANCE_TEST_TYPESCRIPT is not set, since `cargo task test` could not fetch TypeScript; it \

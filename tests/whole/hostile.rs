@@ -475,7 +475,7 @@ async fn exploding_patches_are_refused_and_delay_no_other_request() {
 /// Without file descriptors, neither a webhook nor a plugin's HTTP request can get a connection. Both count as
 /// `overloaded` and not as failures of the webhook or plugin.
 #[tokio::test]
-async fn without_file_descriptors_a_stage_is_overloaded() {
+async fn a_stage_that_gets_no_file_descriptor_counts_as_overloaded() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
     let plugin = source("guest-reaches-out");

@@ -164,7 +164,7 @@ admissionWebhooks:
 }
 
 #[tokio::test]
-async fn imported_chains_decide_like_their_documents() {
+async fn imported_chains_decide_like_the_imported_documents() {
     let certificates = tempfile::tempdir().unwrap();
     let bundle = certificate(certificates.path(), "--host", "localhost").await;
     let port = serve(certificates.path(), "localhost").await.port();

@@ -144,7 +144,7 @@ async fn audit(directory: &TempDir, arguments: &[&str]) -> Finished {
 }
 
 #[tokio::test]
-async fn jobs_of_nomad_are_audited() {
+async fn nomad_jobs_are_audited() {
     let directory = tempfile::tempdir().unwrap();
     let nomad = ControlPlane::start(nomad).await;
     nomad_files(&directory, nomad.port, "secret\n");
@@ -271,7 +271,7 @@ fn bcs(request: &Request) -> Response {
 }
 
 #[tokio::test]
-async fn applications_of_bcs_are_audited() {
+async fn bcs_applications_are_audited() {
     let directory = tempfile::tempdir().unwrap();
     let driver = ControlPlane::start(bcs).await;
     write(

@@ -115,7 +115,7 @@ spec:
     }
 }
 
-/// Returns a field of a log line or, if it is missing, of its span.
+/// Returns a field of a log line, or the same field of the line's span if the line lacks it.
 fn span_or_own(line: &LogLine, name: &str) -> String {
     let fields = line.fields();
     let value = fields.get(name).unwrap_or(&fields["span"][name]);

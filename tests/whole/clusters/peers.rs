@@ -115,7 +115,7 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
 }
 
 #[tokio::test]
-async fn a_gateway_without_the_secret_is_refused() {
+async fn a_gateway_without_the_shared_secret_is_refused_by_other_gateways() {
     let place = ZooKeeperNode::shared("strangers").await;
     let scene = Scene::with_peers(&place.config()).await;
     let stranger = "a secret that is long enough, but not theirs";
@@ -133,7 +133,7 @@ async fn a_gateway_without_the_secret_is_refused() {
 }
 
 #[tokio::test]
-async fn a_replayed_request_opens_no_tunnel() {
+async fn a_replayed_request_opens_no_tunnel_between_gateways() {
     let place = ZooKeeperNode::shared("recorded").await;
     let scene = Scene::with_peers(&place.config()).await;
     // An attacker may have recorded this request from a gateway that has the secret.

@@ -152,7 +152,7 @@ async fn a_tunnel_is_reopened_after_its_agent_or_gateway_is_killed() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_delays_no_other_reader() {
+async fn a_client_that_reads_slowly_delays_no_other_client_of_a_tunnel() {
     let scene = Scene::behind_a_tunnel().await;
     let agent = scene.agent().await;
     scene.until_reached().await;

@@ -176,7 +176,7 @@ async fn a_looping_plugin_delays_no_other_request() {
 }
 
 #[tokio::test]
-async fn edited_text_is_saved_and_shared() {
+async fn edited_text_in_the_playground_can_be_saved_and_shared() {
     let Some(browser) = Browser::start().await else {
         return;
     };

@@ -80,7 +80,7 @@ pub(super) async fn rolling_out() -> Server {
 }
 
 #[tokio::test]
-async fn a_candidate_is_shown_and_promoted() {
+async fn a_candidate_can_be_viewed_and_promoted_in_the_console() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -90,7 +90,7 @@ async fn a_candidate_is_shown_and_promoted() {
     server.three_pods().await;
     let compared = |status: &serde_json::Value| {
         let candidate = &status["chains"][0]["stages"][0]["candidate"];
-        // The denial's message contains the rewritten image.
+        // The denied Pod counts as different too, because the message contains the rewritten image.
         candidate["different"] == 2 && candidate["same"] == 1
     };
     server
@@ -433,7 +433,7 @@ async fn buttons_in_the_console_control_a_rollout() {
 }
 
 #[tokio::test]
-async fn the_page_applies_lists_the_chains_for_a_kind() {
+async fn the_applies_page_lists_the_chains_for_a_kind() {
     let Some(browser) = Browser::start().await else {
         return;
     };

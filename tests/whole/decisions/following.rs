@@ -75,7 +75,7 @@ async fn commands_that_follow_decisions_get_new_decisions() {
 }
 
 #[tokio::test]
-async fn a_client_that_connects_again_gets_what_it_missed() {
+async fn a_client_that_reconnects_gets_the_decisions_that_it_missed() {
     let scene = Scene::start("").await;
     for uid in ["a", "b", "c"] {
         scene.create(uid, "img:1").await;

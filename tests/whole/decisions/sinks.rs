@@ -17,7 +17,7 @@ use crate::kubernetes::server::{POD, Server};
 async fn decisions_on_disk_survive_a_restart() {
     let decisions = "decisions: { share: 0%, objects: true, sqlite: { file: decisions.db } }";
     let mut scene = Scene::start(decisions).await;
-    // With a share of 0 %, a Pod that is allowed unchanged is not written to disk.
+    // With a share of 0 %, the decision about a Pod that is allowed unchanged is not written to disk.
     let mut unchanged = POD.review("unchanged");
     unchanged["request"]["object"]["metadata"]["annotations"] = json!({"well-behaved": "true"});
     assert_eq!(scene.review(&unchanged).await.patch(), None);
@@ -135,7 +135,7 @@ async fn decisions_are_sent_to_a_server_with_the_configured_token() {
 }
 
 #[tokio::test]
-async fn a_database_that_cannot_be_opened_is_reported_at_the_start() {
+async fn a_decision_database_that_cannot_be_opened_is_reported_at_startup() {
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("admittance.yaml");
     let more = "decisions: { sqlite: { file: none/decisions.db } }";

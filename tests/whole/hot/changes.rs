@@ -45,7 +45,7 @@ const WAYS: [ModuleChange; 7] = [
 ];
 
 #[tokio::test]
-async fn every_way_of_replacing_a_module_goes_live() {
+async fn a_module_goes_live_however_its_file_is_replaced() {
     let hot = Hot::new().await;
     let program = hot.start().await;
     assert_eq!(hot.version(&program).await, Some(1));
@@ -222,7 +222,7 @@ async fn an_incomplete_definition_file_does_not_go_live() {
         }
         file.write_all(&new.as_bytes()[..half]).unwrap();
         if closes {
-            // A writer that closes the file between two writes has time to continue.
+            // The program waits before it reads a changed file, so a writer may close the file between two writes.
             drop(file);
             file = File::options().append(true).open(hot.chain_file()).unwrap();
         }
@@ -290,7 +290,7 @@ async fn all_stages_of_a_table_use_one_version_of_a_file() {
 }
 
 #[tokio::test]
-async fn a_removed_directory_is_reported_and_may_return() {
+async fn a_removed_directory_is_reported_and_can_be_restored() {
     let hot = Hot::new().await;
     let program = hot.start().await;
     for (version, name) in [(2, "modules"), (3, "definitions")] {

@@ -110,7 +110,7 @@ async fn a_rollback_holds_until_the_files_change() {
 }
 
 #[tokio::test]
-async fn two_programs_do_not_share_a_history() {
+async fn two_programs_cannot_share_a_history() {
     let hot = Hot::new().await;
     let program = hot.start().await;
     let ended = hot.serve().finish().await.unwrap();

@@ -33,7 +33,7 @@ async fn each_request_gets_one_version_while_versions_change() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_stages_change_at_once() {
+async fn ten_stages_change_to_a_new_version_at_once() {
     swap(Swaps {
         rounds: 2,
         stages: 10,

@@ -119,7 +119,7 @@ async fn denials_are_reported_as_kubernetes_events() {
 }
 
 #[tokio::test]
-async fn events_are_limited_and_delay_no_request() {
+async fn kubernetes_events_are_rate_limited_and_delay_no_request() {
     let setting = setting();
     let mut server = start_with(&setting, EVENTS).await;
     setting.server.hold("create", "events");
@@ -159,7 +159,7 @@ async fn events_are_limited_and_delay_no_request() {
 }
 
 #[tokio::test]
-async fn changes_of_chains_are_reported_as_events() {
+async fn changes_of_chains_are_reported_as_kubernetes_events() {
     let setting = setting();
     let _server = start_with(&setting, "").await;
     let live = events(&setting, "Live", 1).await.remove(0);
@@ -181,7 +181,7 @@ async fn changes_of_chains_are_reported_as_events() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_rollout_is_reported_as_an_event() {
+async fn the_end_of_a_rollout_is_reported_as_a_kubernetes_event() {
     let setting = Setting::new();
     let rollout = json!({"percent": 100, "pause": "1h", "abortOn": {"failures": 1}});
     let mut chain = rolled_out(&rollout);

@@ -472,7 +472,7 @@ async fn a_deleted_secret_is_replaced_by_one_with_a_new_certificate() {
 }
 
 #[tokio::test]
-async fn fields_that_the_api_server_drops_are_written_once() {
+async fn webhook_fields_that_the_api_server_drops_are_written_only_once() {
     let setting = setting();
     setting.server.forget_field("matchConditions");
     let everything = |message: &str| {

@@ -160,7 +160,8 @@ async fn kinds_of_constraints_can_be_added_and_removed_while_running() {
         .define_kind("constraints.gatekeeper.sh/v1beta1", "never", "Never", false);
     setting.server.put("never", constraint(json!("first")));
     until_message(&server, "[never] first").await;
-    // A constraint that does not fit its template is reported, and its last valid version stays.
+    // A constraint that does not fit its template is reported, and the last valid version of the constraint stays in
+    // force.
     setting.server.put("never", constraint(json!(1)));
     until_bad(&server, "never.constraints.gatekeeper.sh/never").await;
     assert!(server.message().await.contains("first"));

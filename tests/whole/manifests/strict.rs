@@ -67,7 +67,7 @@ pub(super) fn assert_valid(object: &Value) {
 }
 
 #[tokio::test]
-async fn kubernetes_accepts_every_field_strictly() {
+async fn kubernetes_accepts_every_printed_field_in_strict_validation() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "pods.yaml", chains());
     let config = write(

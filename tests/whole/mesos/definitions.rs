@@ -250,7 +250,7 @@ async fn two_drivers_serve_a_change_made_through_one_of_them() {
 
 /// One node contains no definition, and another conflicts with a valid definition.
 #[tokio::test]
-async fn invalid_nodes_do_not_stop_valid_definitions_from_being_served() {
+async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
     let place = ZooKeeperNode::shared("bad").await;
     let around = Surroundings::new(&place).await;
     let one = around.driver(&place).await;
