@@ -10,6 +10,7 @@ use std::{
 
 use crate::{
     command::{Error, built, cargo, root, run, say, target_directory},
+    folders::create_directory,
     target::{self, OF_POLICIES, TARGET},
 };
 
@@ -60,13 +61,18 @@ pub(crate) fn build(selection: Selection) -> Result<(), Error> {
 pub(crate) fn compressed() -> Result<PathBuf, Error> {
     build(Selection::Plugins)?;
     let directory = target_directory().join("stock");
+    let packed = target_directory().join("stock-packed");
     let plugins = packages(&root().join("plugins"))?;
-    copy_all(&plugins, &directory)?;
+    copy_all(&plugins, &packed)?;
+    create_directory(&directory)?;
     for plugin in plugins {
         let mut gzip = Command::new("gzip");
         run(gzip
             .args(["-9", "--no-name", "--force"])
-            .arg(directory.join(plugin.artifact())))?;
+            .arg(packed.join(plugin.artifact())))?;
+        // An unchanged file is not written again, because Cargo would then compile the program again.
+        let file = format!("{}.gz", plugin.artifact());
+        copy(&packed.join(&file), &directory.join(&file))?;
     }
     Ok(directory)
 }
