@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{api::evaluation::DescribedRequest, error::ApiError};
 
 impl DescribedRequest {
-    /// Returns the request with its objects. Mistakes begin with the name of the field.
+    /// Returns the described request with its objects. Each mistake begins with the name of the field.
     pub(crate) fn request(&self) -> Result<Request, ApiError> {
         let object = self
             .object

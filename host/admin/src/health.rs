@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_makes_a_good_state_a_warning() {
+    fn a_problem_turns_a_good_health_line_into_a_warning() {
         let line = HealthLine::new("tokens").count(2, "token");
         assert!(!line.needs_attention());
         assert_eq!(line.clone().problem(Some("away".to_owned())).tone(), Tone::Warn);

@@ -49,7 +49,7 @@ pub struct Route {
     pub(crate) method: Method,
     /// The role that the route requires; `None` if it requires no authentication.
     pub(crate) role: Option<Role>,
-    /// The path in the syntax of axum: `{*name}` takes the rest.
+    /// The path in the syntax of axum: `{*name}` matches the rest of a path.
     pub(crate) path: &'static str,
     /// The name of the operation in the OpenAPI document.
     pub(crate) name: &'static str,
@@ -389,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_counted_before_they_are_read() {
+    fn parameters_are_counted_before_they_are_parsed() {
         let read = |count| parameters::<Vec<(String, String)>>("form", &vec!["a=1"; count].join("&"));
         assert_eq!(read(PARAMETERS).unwrap().len(), PARAMETERS);
         let error = read(PARAMETERS + 1).unwrap_err().to_string();

@@ -23,7 +23,7 @@ use crate::{arguments::word, files, logging, remote::ServerUrl};
 /// Connect the Kubernetes cluster that this program runs in to a gateway: report its credentials, and open a tunnel.
 ///
 /// `admittance kubernetes manifests --agent` prints the manifests that install the agent. The gateway gets the token of
-/// the service account, which must be allowed to impersonate users and groups, and nothing else.
+/// the service account. The account must be allowed to impersonate users and groups, and nothing else.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance agent --gateway https://gateway.example.com --cluster-id plain-dev --register-token-file token")]
@@ -47,8 +47,9 @@ pub(crate) struct Arguments {
     /// contain the PEM itself.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// The API servers, as the gateway or, with the tunnel, this agent reaches them. May be given more than once, and
-    /// with `;` between URLs [default: the endpoints of the Service `kubernetes`, which are listed in each period].
+    /// The URLs at which the gateway or, with the tunnel, this agent reaches the API servers. May be given more than
+    /// once, and with `;` between URLs [default: the endpoints of the Service `kubernetes`, which are listed in each
+    /// period].
     #[arg(
         long,
         visible_alias = "external-proxy-addresses",
@@ -67,7 +68,8 @@ pub(crate) struct Arguments {
     /// Report the token and the CA in the current context of this kubeconfig instead of the service account's.
     #[arg(long, value_name = "FILE", conflicts_with = "service_account")]
     kubeconfig: Option<PathBuf>,
-    /// Refused: without the CA of the gateway, anybody between could take the token of the cluster.
+    /// Refused, because without verifying the gateway's certificate, anyone between agent and gateway could take the
+    /// cluster's token.
     #[arg(long = "insecureSkipVerify", num_args = 0..=1, default_missing_value = "true")]
     insecure_skip_verify: Option<bool>,
     /// Serve /healthz, /readyz and /metrics on this address [default: none].

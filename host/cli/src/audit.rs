@@ -17,12 +17,12 @@ use indicatif::ProgressBar;
 use self::report::{AuditFormat, AuditReport};
 use crate::{arguments, cluster::ClusterArguments, host, logging, progress, replay};
 
-/// Run the objects of a cluster through chains, and show what these would refuse or change.
+/// Run the objects of a cluster through chains, and show what the chains would refuse or change.
 ///
 /// Each object is run as if it were created, and as if it were updated without a change, wherever the rules of a chain
-/// match these operations. Look-ups find what the cluster has. Nothing is written to the cluster. With a configuration
-/// whose upstream has `lists`, such as Nomad or BCS, the objects in these are run instead. Exits with 0 when no object
-/// would be refused, and with 1 when one would be, or when a resource could not be listed.
+/// match these operations. Lookups find what the cluster has. Nothing is written to the cluster. With a configuration
+/// whose upstream has `lists`, such as Nomad or BCS, the objects in these lists are run instead. Exits with 0 when no
+/// object would be refused, and with 1 when an object would be, or when a resource could not be listed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance audit chains/
@@ -52,7 +52,7 @@ pub(crate) struct Arguments {
     /// A group of the user. May be given more than once.
     #[arg(long, value_name = "NAME")]
     group: Vec<String>,
-    /// The most requests per second that are sent to the API server or the upstream to read objects.
+    /// The maximum number of requests per second that are sent to the API server or the upstream to read objects.
     #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rate: u32,
     /// The number of objects in a page of a list.

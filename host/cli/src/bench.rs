@@ -61,7 +61,7 @@ const ROUND: Duration = Duration::from_millis(50);
 /// The minimum number of rounds of each version in a comparison.
 const LEAST_ROUNDS: u32 = 12;
 
-/// The number of requests for which memory is measured. The same number is sent before, to warm up.
+/// The number of requests for which memory is measured. The same number of requests is sent first, to warm up.
 const MEMORY_REQUESTS: usize = 5;
 
 struct BenchedVersion {

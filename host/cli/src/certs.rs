@@ -58,11 +58,11 @@ pub(crate) struct Arguments {
     #[arg(long)]
     force: bool,
     /// Replace existing certificates that have less than a third of their validity left, that have other names, or that
-    /// the CA did not sign. Other certificates and the CA stay.
+    /// the CA did not sign. Other certificates and the CA are kept.
     #[arg(long, conflicts_with = "force")]
     renew: bool,
     /// Replace the CA in the directory with a new one. ca.pem then holds the new and the previous CA; existing
-    /// certificates stay.
+    /// certificates are kept.
     #[arg(long, conflicts_with_all = ["force", "renew", "ca"])]
     new_ca: bool,
     /// The output format.
@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     arguments.output.print(&report, CertificateReport::to_string)
 }
 
-/// Returns a function that adds the certificate's name to an error of the library.
+/// Returns a function that adds the certificate's name to an error of the certificate library.
 fn creation_error(what: impl Display) -> impl FnOnce(rcgen::Error) -> String {
     move |error| format!("{what} cannot be made: {error}")
 }

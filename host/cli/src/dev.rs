@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     /// definitions are not served.
     #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
-    /// Where modules and their compiled forms are kept [default: the user's cache directory].
+    /// The directory of modules and their compiled forms [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
     /// Show log lines of this level and above, including those of plugins.

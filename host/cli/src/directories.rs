@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unusable_default_directory_counts_as_none() {
+    fn an_unusable_default_directory_is_treated_as_missing() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();

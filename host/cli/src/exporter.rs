@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_has_a_bounded_number_of_values() {
+    fn a_metric_label_has_a_bounded_number_of_values() {
         let exporter = Exporter::new(FORGOTTEN_AFTER).unwrap();
         with_local_recorder(&exporter, || {
             for number in 0..2000 {

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_group_names_commands_of_the_program() {
+    fn every_group_of_the_help_lists_existing_commands() {
         let program = program();
         for (heading, names) in GROUPS {
             for name in names {

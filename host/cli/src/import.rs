@@ -67,7 +67,7 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-/// The name of the output file in messages if none is written.
+/// The name of the output in messages if no file is written.
 const NO_FILE: &str = "imported.yaml";
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {

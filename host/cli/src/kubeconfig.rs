@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     /// The URL of the gateway.
     #[arg(long, value_name = "URL", env = "ADMITTANCE_GATEWAY")]
     gateway: ServerUrl,
-    /// A file with your token, for the kubeconfig to refer to. Without this option, the token is taken from the
+    /// A file with your token, to which the kubeconfig refers. Without this option, the token is taken from the
     /// environment variable ADMITTANCE_TOKEN and written into the kubeconfig.
     #[arg(long, value_name = "FILE", env = "ADMITTANCE_TOKEN_FILE")]
     token_file: Option<PathBuf>,

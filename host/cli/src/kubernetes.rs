@@ -147,8 +147,8 @@ struct Installation {
     #[arg(long = "static", requires_all = ["certs", "output_directory"],
         conflicts_with_all = ["agent", "resources", "max_replicas", "network_policy", "service_monitor", "store_claim"])]
     static_pod: bool,
-    /// A PersistentVolumeClaim for the store of modules and their compiled forms, which the Pods then share and a new
-    /// Pod finds filled. Its content is executed: no other Pod may mount it [default: an emptyDir for each Pod].
+    /// A PersistentVolumeClaim for the store of modules and their compiled forms. The Pods share the store, so a new
+    /// Pod finds it filled. Its content is executed, so no other Pod may mount it [default: an emptyDir for each Pod].
     #[arg(long, value_name = "NAME", value_parser = claim)]
     store_claim: Option<String>,
     /// Expect the plugins in this directory of the image, and print no ConfigMaps for them.

@@ -27,7 +27,7 @@ use crate::{
   admittance new require-label --lang c
   admittance new default-label --template mutating")]
 pub(crate) struct Arguments {
-    /// The directory to create. The package gets its name.
+    /// The directory to create. The package is named after it.
     #[arg(value_name = "NAME")]
     directory: PathBuf,
     /// The language of the plugin.

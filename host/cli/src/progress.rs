@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_are_shown_until_the_first_table_is_loaded() {
+    fn progress_bars_are_shown_until_the_first_table_is_loaded() {
         let mut screen = LoadingScreen::Bars(Bars::new(2));
         screen.advance();
         assert!(matches!(screen, LoadingScreen::Bars(_)));

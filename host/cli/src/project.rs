@@ -36,7 +36,7 @@ struct Language {
 struct SetupStep {
     /// The path that exists after the dependencies were installed.
     result: &'static str,
-    /// The files that name the dependencies, and the path where their content is stored at each installation.
+    /// The files that name the dependencies, and the path at which each installation saves the content of these files.
     named_in: Option<(&'static [&'static str], &'static str)>,
     command: &'static [&'static str],
 }

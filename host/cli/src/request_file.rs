@@ -64,7 +64,7 @@ fn request_line(text: &str) -> Result<String, String> {
 
 #[derive(Debug)]
 struct RequestDocument {
-    /// The file, with the line or number of the document if there are several.
+    /// The file, with the line or number of the document if the file contains several.
     place: String,
     json: Vec<u8>,
 }

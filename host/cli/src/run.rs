@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_text_or_a_file() {
+    fn plugin_settings_are_given_as_text_or_as_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("settings.yaml");
         std::fs::write(&file, "label: team").unwrap();

@@ -12,7 +12,7 @@ pub(crate) const TEST: &str = include_str!("schema/test.json");
 /// The page with the keys of the configuration. A test compares it with the keys that the program reads.
 const CONFIGURATION: &str = include_str!("../../../docs/configuration.md");
 
-/// Print the JSON Schema of a document, by which editors complete and check it.
+/// Print the JSON Schema of a kind of document, with which editors complete and check such documents.
 ///
 /// The YAML language server uses the schema that the document's first line names: `# yaml-language-server:
 /// $schema=schemas/chain.json`.
@@ -23,7 +23,7 @@ const CONFIGURATION: &str = include_str!("../../../docs/configuration.md");
   admittance schema test > schemas/test.json
   admittance schema config > schemas/config.json")]
 pub(crate) struct Arguments {
-    /// The document to print the schema of.
+    /// The kind of document to print the schema of.
     document: SchemaKind,
 }
 

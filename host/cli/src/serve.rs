@@ -72,7 +72,7 @@ pub(crate) struct Arguments {
     /// Elect the leader with this Lease, instead of the `lease` of `kubernetes` in definitions, or the default.
     #[arg(long, value_name = "NAME", value_parser = parse_lease, env = "ADMITTANCE_LEASE")]
     lease: Option<String>,
-    /// Log lines of this level and above, or by this filter (`info,admittance=debug`), instead of log.level.
+    /// Use this level or this filter (`info,admittance=debug`) for log lines, instead of log.level.
     #[arg(long, value_name = "LEVEL", env = "ADMITTANCE_LOG")]
     log: Option<String>,
     /// Log in this format instead of log.format; auto is pretty on a terminal, and json otherwise.
@@ -226,7 +226,8 @@ async fn build(config: &Config, connections: &Connections) -> crate::Result<Host
     Ok(builder.build().await?)
 }
 
-/// Warns about conditions that use the authorizer without a cluster. They fail, which usually means a denial.
+/// Warns about conditions that use the authorizer without a cluster. Such conditions fail, which usually means a
+/// denial.
 fn warn_of_conditions(host: &Host) {
     for chain in host.table().chains() {
         for stage in chain.stages.iter().filter(|stage| stage.spec.uses_authorizer()) {

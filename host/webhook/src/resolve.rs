@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_a_host_and_a_port() {
+    fn an_address_override_is_a_host_and_a_port() {
         for (text, ok) in [
             ("127.0.0.1:9443", true),
             ("[::1]:9443", true),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_changes_the_address_but_not_the_scheme() {
+    fn an_address_override_keeps_the_scheme() {
         let table = Resolve::parse([("Hook.Ns", "127.0.0.1:9443")]).unwrap();
         for (uri, dialled) in [
             ("https://hook.ns/x?y", Some("https://127.0.0.1:9443/")),

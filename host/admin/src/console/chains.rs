@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn numbered_lines_count_from_the_start_of_the_file() {
+    fn line_numbers_count_from_the_start_of_the_file() {
         let markup = numbered("a: <b>\nc: d", 7, true).into_string();
         assert!(
             markup.contains("id=\"line-7\" data-number=\"7\">a: &lt;b&gt;\n"),

@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_contains_the_pages_of_the_summary_in_its_order() {
+    fn the_program_contains_all_pages_of_the_manual_in_their_order() {
         let names: Vec<_> = PAGES.iter().map(|page| format!("({}.md)", page.name)).collect();
         let listed: Vec<_> = SUMMARY
             .split(']')
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn links_to_other_files_and_images_become_text() {
+    fn links_from_the_manual_to_other_files_and_images_become_text() {
         let text =
             ManualText::read("# T\n\n## A `b`\n\n[x](../a.rs) [y](tls.md#a-b) ![z](z.png)\n\n## A b\n");
         assert_eq!(

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_mistakes_with_a_position_in_a_field_are_links() {
+    fn only_mistakes_with_a_position_in_a_form_field_become_links() {
         let place = |field, line, rest| Some(MistakePosition { field, line, rest });
         for (mistake, expected) in [
             (

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_number_is_compared_with_the_previous_hour() {
+    fn numbers_of_the_last_hour_are_compared_with_the_hour_before() {
         for (before, now, expected) in [
             (0, 0, "the same as"),
             (0, 3, "more than"),

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn with_tls_a_cookie_is_only_for_this_host() {
+    fn with_tls_a_session_cookie_is_valid_only_for_this_host() {
         let head = |cookies: &[&str], is_tls| {
             let mut request = http::Request::builder();
             for cookie in cookies {

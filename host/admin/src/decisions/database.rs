@@ -303,7 +303,7 @@ impl DecisionSink for DecisionDatabase {
     }
 }
 
-/// Returns the chains and stages under which a decision is listed, with its id.
+/// Returns the chains and stages under which a decision is listed, each with the decision's id.
 fn passages_of(decision: &DecisionRecord) -> Vec<(&str, &str, u64)> {
     let mut passages = Vec::new();
     for row in &decision.stages {

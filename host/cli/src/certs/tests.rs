@@ -108,7 +108,7 @@ fn invalid_arguments_are_refused() {
 }
 
 #[test]
-fn the_report_has_the_ca_bundle_on_one_line() {
+fn certs_prints_the_ca_bundle_on_one_line() {
     let directory = TempDir::new().unwrap();
     let made = certs(&directory, "--service hook.ns --client driver").unwrap();
     let text = made.to_string();

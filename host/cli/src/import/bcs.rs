@@ -10,7 +10,7 @@ use crate::files;
 /// The maximum size of a configuration, in bytes. BCS's configurations have a few kilobytes.
 const LARGEST: usize = 1 << 20;
 
-/// The sections that only group keys: those of the documented bcs-api.yaml, and `bke` of the JSON variant.
+/// The sections that only group keys: the sections of the documented bcs-api.yaml, and `bke` of its JSON variant.
 const SECTIONS: [&str; 9] = [
     "service_config",
     "metric_config",

@@ -85,7 +85,7 @@ fn parse(template: &str) -> Result<Vec<Node<'_>>, String> {
     Ok(nodes(&mut parts).0)
 }
 
-/// Returns the nodes up to the end of a block, and whether it ends with an `else`.
+/// Returns the nodes up to the end of a block, and whether the block ends with an `else`.
 fn nodes<'t>(parts: &mut impl Iterator<Item = (&'t str, Option<Vec<Word<'t>>>)>) -> (Vec<Node<'t>>, bool) {
     let mut nodes = Vec::new();
     while let Some((text, words)) = parts.next() {

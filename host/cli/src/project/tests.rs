@@ -35,7 +35,7 @@ fn only_the_component_of_the_project_itself_is_used() {
 
 /// Commands run in the project's directory with its environment, and errors name missing programs.
 #[test]
-fn projects_are_built_with_their_commands() {
+fn projects_are_built_with_the_commands_of_their_language() {
     const PROJECT: Language = Language {
         files: &["manifest"],
         setup: &[SetupStep {

@@ -60,8 +60,8 @@ pub(crate) struct PromoteArguments {
 
 /// Make an earlier revision live, with its definitions and exactly its modules.
 ///
-/// The driver's files are not changed: the revision stays live until they, or the modules that they name, change again.
-/// Each replica is rolled back by itself, with the number that the revision has there.
+/// The driver's files are not changed: the revision stays live until the files, or the modules that they name, change
+/// again. Each replica must be rolled back separately, with the number that the revision has there.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance rollback 41")]
@@ -204,7 +204,7 @@ mod tests {
         stages: [{ name: a, plugin: { source: \"file:a.wasm\" } }]\n";
 
     #[test]
-    fn several_files_are_sent_as_one_text() {
+    fn definitions_in_several_files_are_sent_as_one_text() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path("a.yaml"), CHAIN.replace("NAME", "a")).unwrap();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_effect_of_a_change_is_shown() {
+    fn the_effect_of_a_change_of_definitions_is_printed() {
         let applied = |dry_run: bool, text: &str| -> Applied {
             let applied = json!({
                 "revision": 4,

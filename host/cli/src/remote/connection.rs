@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn path_segments_are_encoded() {
+    fn segments_of_url_paths_are_encoded() {
         let server: ServerUrl = "http://127.0.0.1:9090".parse().unwrap();
         let url = server.url(["v1", "definitions", "AdmissionChain", "a b/../c?d"]);
         assert_eq!(

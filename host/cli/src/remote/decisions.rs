@@ -56,7 +56,7 @@ pub(crate) struct DecisionsArguments {
     /// Only requests since this moment (2026-01-02T03:04:05Z), or in the last minutes or hours (10m, 2h).
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<String>,
-    /// The largest number of decisions, up to 1000 [default: 100].
+    /// The maximum number of decisions, up to 1000 [default: 100].
     #[arg(long, value_name = "NUMBER")]
     limit: Option<NonZeroUsize>,
     #[command(flatten)]

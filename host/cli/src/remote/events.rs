@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_may_be_split_between_chunks() {
+    fn server_sent_events_may_be_split_between_chunks() {
         let text =
             "event: decision\nid: 7\ndata: {\"a\": 1}\n\n: heartbeat\n\nevent: missed\ndata:{}\n\ndata: cut";
         let event = |name: &str, data: &str| ServerEvent {

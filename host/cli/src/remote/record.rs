@@ -38,10 +38,10 @@ use crate::{
   admittance record --redact '/spec/containers/*/env/*/value' -o requests.ndjson
   admittance record --count 20 --as-tests tests/")]
 pub(crate) struct RecordArguments {
-    /// The largest number of requests.
+    /// The maximum number of requests to record.
     #[arg(long, value_name = "NUMBER", default_value = "1000")]
     count: NonZeroUsize,
-    /// The longest time, such as 30s, 10m or 1h.
+    /// The maximum duration of the recording, such as 30s, 10m or 1h.
     #[arg(long = "for", value_name = "DURATION", default_value = "60s", value_parser = whole_seconds)]
     time: Duration,
     /// The share of the requests that is recorded, such as 10%.
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn only_complete_lines_are_written() {
+    fn only_complete_lines_of_a_recording_are_written() {
         for (chunks, written, count) in [
             (vec!["{}\n{}\n"], "{}\n{}\n", 2),
             (vec!["{", "}", "\n{}\n{"], "{}\n{}\n", 2),

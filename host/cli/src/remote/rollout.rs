@@ -16,7 +16,7 @@ use crate::{
 /// Steer the rollout of a candidate: begin its next step now, pause, resume or abort it.
 ///
 /// The command takes effect at once, even if definitions, registries or stores have problems. Replicas that go live
-/// together follow one another: send it to any of them. Other replicas are steered one by one.
+/// together also follow one rollout: send the command to any of them. Other replicas are steered one by one.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance rollout pause images/registries

@@ -86,7 +86,7 @@ struct SuiteTest {
     /// The name of the constraint.
     constraint_name: String,
     cases: Vec<SuiteCase>,
-    /// Whether the constraint must not fit its template; then the test has no cases.
+    /// Whether the test expects that the constraint does not fit its template. Such a test has no cases.
     is_invalid: bool,
     location: Location,
 }

@@ -47,7 +47,7 @@ fn alone(driver: Arc<Running>) -> Running {
 }
 
 #[tokio::test]
-async fn requests_in_flight_are_finished() {
+async fn requests_in_flight_are_finished_before_the_driver_stops() {
     let (driver, flight) = in_flight(|setup| setup).await;
     // The connection is idle, after a request on it was refused.
     let mut idle = driver.connect().await;

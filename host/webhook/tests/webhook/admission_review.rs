@@ -559,7 +559,7 @@ async fn check(case: &str, version: ReviewVersion, status: u16, reply: String, e
 
 /// Only the statuses 200 to 206 are successful, whatever the body is.
 #[tokio::test]
-async fn error_statuses_are_failures() {
+async fn error_statuses_of_webhooks_are_failures() {
     let denied = r#"{"kind":"Status","message":"try later"}"#;
     for status in [207, 400, 403, 404, 429, 500, 503] {
         let (_server, webhook) = serve(review(V1), always(move || answer(status, denied)));

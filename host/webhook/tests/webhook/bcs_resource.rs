@@ -125,7 +125,7 @@ async fn a_request_without_object_is_a_failure() {
 
 /// The BCS driver follows redirects; Admittance sends the object only to the configured URL.
 #[tokio::test]
-async fn redirects_are_not_followed() {
+async fn redirects_of_webhooks_are_not_followed() {
     for status in [301, 302, 307, 308] {
         let (mut server, webhook) = serve(
             Protocol::BcsResource,

@@ -27,7 +27,7 @@ fn start(version: Version, authority: &Authority, handler: crate::server::Handle
 }
 
 #[tokio::test]
-async fn connections_are_reused() {
+async fn connections_to_a_webhook_server_are_reused() {
     for version in BOTH {
         let authority = Authority::new();
         let mut server = start(version, &authority, echo());
@@ -117,7 +117,7 @@ async fn a_dropped_call_ends_its_connection_attempt() {
 }
 
 #[tokio::test]
-async fn connecting_times_out() {
+async fn connecting_to_a_webhook_times_out() {
     let (_listener, clients) = mute().await;
     let config = WebhookConfig {
         connect_timeout: Duration::from_millis(50),
@@ -240,7 +240,7 @@ async fn an_unreachable_webhook_is_a_failure() {
 
 /// Some connections fail after the TLS handshake; others carry data that is not HTTP.
 #[tokio::test]
-async fn truncated_answers_are_failures() {
+async fn truncated_answers_of_webhooks_are_failures() {
     use tokio::io::AsyncWriteExt;
     let informational = b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(65);
     for (case, bytes, kind) in [

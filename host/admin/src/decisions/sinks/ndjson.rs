@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_renamed_file_is_opened_again() {
+    fn a_log_file_is_reopened_after_it_was_renamed_or_removed() {
         let folder = tempfile::tempdir().unwrap();
         let (path, rotated) = (folder.path().join("a.ndjson"), folder.path().join("a.ndjson.1"));
         let file = append(&path, None, b"1\n").unwrap();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_only_appended_to_regular_files() {
+    fn json_lines_are_appended_only_to_regular_files() {
         let folder = tempfile::tempdir().unwrap();
         assert!(append(folder.path(), None, b"1\n").is_err());
         let pipe = folder.path().join("pipe");

@@ -205,7 +205,7 @@ async fn a_server_that_sends_only_informational_responses_is_an_error() {
 }
 
 #[tokio::test]
-async fn decisions_beyond_the_queue_are_dropped_and_counted() {
+async fn decisions_are_dropped_and_counted_while_the_queue_is_full() {
     let host = host().await;
     let decisions = host.decisions().follow(DecisionFilter::default(), None);
     for _ in 0..100 {

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn existing_files_are_kept_without_force() {
+fn existing_certificates_are_kept_without_the_option_force() {
     let directory = TempDir::new().unwrap();
     certs(&directory, "--service hook.ns").unwrap();
     let read = || std::fs::read(directory.path().join("hook.ns.key")).unwrap();
@@ -22,7 +22,7 @@ fn existing_files_are_kept_without_force() {
 
 #[cfg(unix)]
 #[test]
-fn only_the_owner_can_read_a_key() {
+fn key_files_are_readable_only_by_their_owner() {
     use std::os::unix::fs::PermissionsExt;
     let directory = TempDir::new().unwrap();
     certs(&directory, "--service hook.ns --client driver").unwrap();
@@ -41,7 +41,7 @@ fn only_the_owner_can_read_a_key() {
 }
 
 #[test]
-fn a_file_is_named_after_its_subject() {
+fn certificate_files_are_named_after_their_subjects() {
     for (line, expected) in [
         ("", Ok(vec!["ca"])),
         ("--host localhost --host 127.0.0.1", Ok(vec!["ca", "localhost"])),

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_printed_alone() {
+    fn a_new_token_is_printed_without_other_text() {
         let token = IssuedToken {
             id: Some(1),
             token: "abc".to_owned(),

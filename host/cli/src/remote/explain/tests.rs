@@ -37,7 +37,7 @@ denied (403) at 2026-01-02T03:04:05.000Z in 1.20ms, revision 7, dialect kubernet
 ";
 
 #[test]
-fn all_details_of_a_decision_are_shown() {
+fn explain_shows_all_details_of_a_decision() {
     let patch = json!([{"op": "replace", "path": "/a", "value": 2}]);
     let body = "\
 stage images of chain pods denied the request: not signed
@@ -61,7 +61,7 @@ warning: old
 }
 
 #[test]
-fn a_replay_shows_the_differences() {
+fn a_replayed_decision_is_shown_with_its_differences() {
     let before = detail(json!([]), true);
     let mut after = before.clone();
     after.decision.revision = 9;

@@ -112,7 +112,7 @@ pods   Mutating  remote  https://hook.ns.svc/a  -        -             Audit    
 }
 
 #[test]
-fn problems_are_printed_first_and_in_red() {
+fn the_status_shows_problems_first_and_in_red() {
     let mut status = status(Vec::new());
     status.table.origin = Origin::RolledBack { to: 3 };
     status.table.by = Some("token ci".to_owned());

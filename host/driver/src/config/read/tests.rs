@@ -347,7 +347,7 @@ log: { level: debug, format: json }
 }
 
 #[test]
-fn all_mistakes_are_reported_at_once() {
+fn all_mistakes_in_a_configuration_are_reported_at_once() {
     let mistakes = read(
         r#"
 listen:

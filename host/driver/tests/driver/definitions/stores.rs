@@ -210,7 +210,7 @@ async fn changes_are_refused_while_the_store_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_missing_directory_removes_no_definition() {
+async fn a_missing_directory_does_not_remove_its_definitions() {
     let directory = TempDir::new().unwrap();
     let driver = Setup::new(&[echo().await])
         .steered(directory.path())

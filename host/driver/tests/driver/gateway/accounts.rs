@@ -99,7 +99,7 @@ fn credentials(token: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_platform_manages_users_and_clusters() {
+async fn the_management_api_creates_users_tokens_and_clusters() {
     let scene = Scene::start(Statuses::Driver).await;
     let (status, user) = scene
         .as_root("POST", "users/", json!({"user_name": "alice"}))

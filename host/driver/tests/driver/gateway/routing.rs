@@ -230,7 +230,7 @@ async fn a_gateway_serves_a_real_driver() {
 }
 
 #[tokio::test]
-async fn a_console_is_forwarded_through_the_gateway() {
+async fn a_connection_to_a_console_passes_through_the_gateway() {
     let listener = tokio::net::TcpListener::bind(loopback()).await.unwrap();
     let address = listener.local_addr().unwrap();
     let driver = tokio::spawn(async move {

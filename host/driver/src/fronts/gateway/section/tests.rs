@@ -160,7 +160,7 @@ dialect:
 }
 
 #[test]
-fn tokens_come_from_a_file_or_an_endpoint() {
+fn a_gateway_checks_tokens_with_a_file_or_an_endpoint() {
     let with = |tokens: &str| {
         read(&format!(
             "dialect: {{ gateway: {{ clusters: {{ B: [\"http://a\"] }}, tokens: {tokens} }} }}"

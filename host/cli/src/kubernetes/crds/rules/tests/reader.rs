@@ -98,7 +98,7 @@ fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<Change> {
     others.into_iter().map(Change::To).chain(removal).collect()
 }
 
-/// Returns the words that the reader accepts, which its error messages list.
+/// Returns the words that the reader accepts, according to its error messages.
 fn words(document: &Json) -> impl Iterator<Item = String> {
     let fixes: Vec<_> = match read(document) {
         Ok(_) => Vec::new(),
@@ -239,7 +239,7 @@ async fn schemas_refuse_the_documents_that_the_reader_refuses() {
 
 /// If any field is removed from a schema, that schema refuses one of the examples.
 #[test]
-fn the_examples_together_have_every_field() {
+fn the_schema_examples_together_have_every_field() {
     let examples = examples();
     for (is_exception, text) in [(false, CHAIN_SCHEMA), (true, schema::EXCEPTION)] {
         let documents = examples.iter().map(|example| &example.document);
