@@ -429,7 +429,7 @@ mod tests {
             check::<Value>(text);
             check::<Option<BTreeMap<String, Value>>>(text);
             let raw = |raw: Raw<'_>| raw.whole.map(ToString::to_string);
-            // In an invalid document, the mistake may be in a skipped value, so that it goes unnoticed.
+            // In an invalid document, the mistake may be in a skipped value, where it goes unnoticed.
             if let Ok(expected) = serde_json::from_str(text).map(raw) {
                 assert_eq!(from_json(text).map(raw).ok(), Some(expected), "{text}");
             }

@@ -57,7 +57,7 @@ pub struct Workload<'a> {
 pub struct PodTemplate<'a> {
     /// The path of the pod's annotations and labels: `/spec/template/metadata`.
     ///
-    /// A BCS object without such metadata uses its own: `/metadata`.
+    /// A BCS object without metadata in its template uses its own metadata: `/metadata`.
     pub metadata_path: PointerBuf,
     /// Whether there is an object at `metadata_path`.
     pub has_metadata: bool,
@@ -141,8 +141,8 @@ impl<'a> Workload<'a> {
         &self.templates
     }
 
-    /// Returns a field that BCS reads as a different field because of its spelling. A plugin that enforces a policy
-    /// should deny such an object.
+    /// Returns a field that BCS recognizes although its name is in the wrong letter case. Plugins may miss such a
+    /// field, so a plugin that enforces a policy should deny the object.
     pub fn misspelt(&self) -> Option<&Misspelt> {
         self.misspelt.as_ref()
     }

@@ -33,7 +33,7 @@ const KEYS: [&str; 3] = [
 /// The dialect of the BCS Mesos driver. Lives as long as the front door.
 ///
 /// A request is identified by its method (POST creates, PUT updates; chains see no other methods) and by `kind`,
-/// `metadata.namespace` and `metadata.name` of its body, whatever its path is, as in the driver. If the body has no
+/// `metadata.namespace` and `metadata.name` of its body. As in the driver, its path does not matter. If the body has no
 /// namespace, selectors see an empty name, although the scheduler puts such an application into `defaultGroup`.
 ///
 /// Differences from the driver: the header `BCS-ClusterID` is checked before any hook runs, a body that cannot be
@@ -247,7 +247,7 @@ impl Dialect for Bcs {
             | EndReason::BodyUnreadable { .. }
             | EndReason::BodyEncoded { .. } => Code::ReadBody,
             EndReason::Overloaded { .. } => Code::Driver,
-            // The driver replies 200, whatever the scheduler's result is.
+            // As in the driver, the status is 200 even if the request to the scheduler has failed.
             _ => {
                 let program = (self.upstream_kind == UpstreamKind::Scheduler).then_some(DRIVER);
                 let message = format!("do http request failed!{end}");
@@ -255,7 +255,7 @@ impl Dialect for Bcs {
             }
         };
         let status = match end {
-            // The driver uses one status for every refusal, whatever the code of a denial.
+            // The driver uses one status for every refusal. The code of a denial has no effect on it.
             EndReason::Refused(_) | EndReason::Rejected(_) => StatusCode::BAD_REQUEST,
             end => end.status(),
         };
@@ -270,8 +270,8 @@ impl Dialect for Bcs {
     }
 }
 
-/// Returns the kind of the object, if it has one. Like the scheduler, refuses members whose type is wrong: from such an
-/// object, a lenient reader could get a kind that the scheduler does not see.
+/// Returns the kind of the object, if it has one. Like the scheduler, refuses members of a wrong type: a lenient reader
+/// could find a kind in such an object where the scheduler finds none.
 fn kind_of(object: &Object) -> Result<Option<GroupVersionKind>, Rejection> {
     #[derive(Deserialize)]
     struct Typed {

@@ -33,9 +33,9 @@ use crate::{
     zookeeper::{AtNode, Registered, Registration, RegistrationState, ZooKeeper, ZooKeeperError, sequence},
 };
 
-/// The parent of the clusters' nodes, which only this program uses.
+/// The parent of the clusters' nodes. Only this program uses it.
 const CLUSTERS: &str = "/admittance/drivers";
-/// Characters that stay unescaped in the names of nodes. A dot is escaped, because no node can be named `.`.
+/// Characters that are not escaped in the names of nodes. A dot is escaped, because no node can be named `.`.
 const UNCHANGED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 /// The timeout of writing the target.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ pub struct Drivers {
     zookeeper: ZooKeeper,
     path: String,
     name: String,
-    /// The node of this driver, which is registered once the driver has something to report.
+    /// The node of this driver. It is registered once the driver has something to report.
     own: OnceLock<Registered>,
     seen: Mutex<DriverNodes>,
     changes: watch::Sender<u64>,

@@ -221,7 +221,7 @@ fn info(config: &RegistrationConfig, cluster: &str, ports: Ports) -> Result<Serv
     })
 }
 
-/// The registrations of a driver or gateway, which end when they are withdrawn or all clones are dropped.
+/// The registrations of a driver or gateway. They end when they are withdrawn or all clones are dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Registrations(Arc<[ActiveRegistration]>);
 

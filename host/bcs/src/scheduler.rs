@@ -40,8 +40,8 @@ pub(crate) type SchedulerService = BoxCloneSyncService<Request<Body>, Response<B
 
 /// Forwards requests. Lives as long as the driver.
 ///
-/// An unchanged request streams through [`Upstream`]. A translated request is a new request. The only headers of the
-/// client in it are those that continue the client's trace. Its body is read whole only if the translation needs it;
+/// An unchanged request streams through [`Upstream`]. A translated request is a new request. Of the client's headers,
+/// it has only the headers that continue the client's trace. Its body is read whole only if the translation needs it;
 /// such a request is retried with another server if a server did not process it.
 #[derive(Debug)]
 pub(crate) struct Scheduler {

@@ -39,7 +39,7 @@ pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// The label of the Leases of all replicas. Its value is the name of the leader's Lease.
 pub(crate) const LABEL: &str = "admittance.dev/replicas-of";
 
-/// The times of an election. The defaults are those of client-go.
+/// The times of an election. The defaults are the same as in client-go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElectionTimes {
     /// The time without a renewal after which another program becomes the leader, in whole seconds. A leader that
@@ -84,7 +84,7 @@ pub struct Election {
     connection: Connection,
     api: Api<Lease>,
     name: String,
-    /// The name of this candidate, which no other candidate has.
+    /// The name of this candidate. No other candidate has the same name.
     identity: String,
     terms: ElectionTimes,
     is_leader: watch::Sender<bool>,
@@ -232,7 +232,8 @@ impl Election {
                     if !is_free {
                         return Ok(false);
                     }
-                    // The annotations of the previous leader are newer than those that this program set earlier.
+                    // The annotations of the previous leader are newer than the annotations that this program set
+                    // earlier.
                     self.annotations.send_replace(BTreeMap::new());
                 }
                 let lease = Lease {

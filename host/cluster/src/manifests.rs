@@ -18,8 +18,8 @@ use crate::{
     selector::TextSelector,
 };
 
-/// The objects that lookups find. The labels of a namespace are those of the `Namespace` among the objects, or else
-/// only the label with its name. The roles among the objects determine what users may do. Cheap to clone.
+/// The objects that lookups find. A namespace has the labels of the object `Namespace` with its name, or else only the
+/// label with its name. The roles among the objects determine what users may do. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Manifests(Arc<Contents>);
 

@@ -161,7 +161,7 @@ impl PolicyStore {
         Ok(try_join_all(found).await?.concat())
     }
 
-    /// Discovers the kinds of the policies, and starts to watch new ones.
+    /// Discovers the kinds of the policies, and starts to watch new kinds.
     async fn watched(&self) -> Result<Arc<[Watched]>, ResourceError> {
         let before = self.state.lock().watched.clone();
         let has_lost = |served: &Result<Vec<ServedKind>, _>| {

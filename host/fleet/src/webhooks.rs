@@ -267,7 +267,7 @@ impl Inner {
         configurations.map(|(_, resources)| resources).chain(secret)
     }
 
-    /// Records a problem, or `None` when it is solved, and logs a new problem.
+    /// Records a problem, and logs it if it is new. `None` means that the problem is solved.
     fn report(&self, error: Option<ResourceError>) {
         let error = error.filter(|error| !matches!(error, ResourceError::Conflict(_)));
         let problem = error.map(|error| error.to_string());

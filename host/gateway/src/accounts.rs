@@ -260,7 +260,7 @@ impl Accounts {
             }
             Ok(())
         };
-        // If the client disconnects, only the future that waits here is dropped, and the change is still logged.
+        // If the client disconnects, only this waiting future is dropped, and the change is still logged.
         let committed = tokio::spawn(work.in_current_span()).await;
         committed.unwrap_or_else(|error| Err(AccountsError::Unavailable(error.to_string())))
     }

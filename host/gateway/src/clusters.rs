@@ -107,7 +107,8 @@ impl Drivers {
 }
 
 impl Clusters {
-    /// Starts to follow the clusters: the configured ones, and the ones that are discovered in `service`.
+    /// Starts to follow the clusters: the clusters in the configuration, and the clusters that are discovered in
+    /// `service`.
     pub(super) fn start(config: &GatewayConfig, service: Option<&ZooKeeper>) -> Self {
         let listed = config.clusters.iter().map(|(id, servers)| {
             let servers = Servers::Listed(servers.clone());

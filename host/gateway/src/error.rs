@@ -147,7 +147,7 @@ impl GatewayError {
         self.form().word
     }
 
-    /// Returns the HTTP status that fits the error, whatever bcs-api would reply.
+    /// Returns the HTTP status that fits the error. bcs-api may reply with another one.
     pub(super) fn own_status(&self) -> StatusCode {
         self.form().status
     }

@@ -188,7 +188,7 @@ impl Kubernetes {
         self.0.stop.cancel();
     }
 
-    /// Waits until no agent has a tunnel here. Requests at other gateways may use the tunnels longer.
+    /// Waits until no agent has a tunnel to this gateway. Requests at other gateways may use the tunnels longer.
     pub(crate) async fn until_agents_are_gone(&self) {
         self.0.routes.until_agents_are_gone().await;
     }

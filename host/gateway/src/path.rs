@@ -10,7 +10,7 @@ use super::error::GatewayError;
 /// bcs-gateway-discovery routes to drivers, for example for consoles.
 const PREFIXES: [&str; 2] = ["/bcsapi/v4/scheduler/mesos", "/bcsapi/v1"];
 
-/// Returns the path of the driver for a path of the gateway. The query and percent-encoding stay the same.
+/// Returns the path of the driver for a path of the gateway. The query and percent-encoding are kept.
 pub(super) fn driver_path(uri: &Uri) -> Result<PathAndQuery, GatewayError> {
     let path = uri.path();
     let is_below = |prefix: &&&str| {
@@ -21,7 +21,7 @@ pub(super) fn driver_path(uri: &Uri) -> Result<PathAndQuery, GatewayError> {
     rewritten(uri, prefix, PREFIX)
 }
 
-/// Returns the path with `new_prefix` in place of `prefix`. The query and percent-encoding stay the same.
+/// Returns the path with `new_prefix` in place of `prefix`. The query and percent-encoding are kept.
 pub(super) fn rewritten(uri: &Uri, prefix: &str, new_prefix: &str) -> Result<PathAndQuery, GatewayError> {
     let rest = uri.path().strip_prefix(prefix).filter(|rest| rest.len() > 1);
     let rest = rest.ok_or(GatewayError::NoRoute)?;

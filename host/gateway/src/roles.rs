@@ -138,7 +138,7 @@ impl Roles {
     async fn store_configured(&self) {
         let mut contents = self.config.file.as_ref().map(RoleTable::contents);
         let mut changes = self.accounts.changes();
-        // The grants in the database are unknown until it is read.
+        // Until the database is read, its grants are unknown.
         let _ = changes.wait_for(Option::is_some).await;
         loop {
             let wanted = contents

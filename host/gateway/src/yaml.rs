@@ -25,8 +25,8 @@ impl From<Mistake> for InvalidYaml {
     }
 }
 
-/// Converts the only document in this text to JSON of at most `limit` bytes, with aliases expanded. Empty text stays
-/// empty.
+/// Converts the only document in this text to JSON of at most `limit` bytes, with aliases expanded. Empty text is
+/// returned unchanged.
 pub(super) fn to_json(body: &[u8], limit: usize) -> Result<Vec<u8>, InvalidYaml> {
     let text = std::str::from_utf8(body).map_err(|error| {
         InvalidYaml(format!(

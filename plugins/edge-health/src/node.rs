@@ -107,7 +107,7 @@ pub(crate) fn patch(request: &Request, reachability: Reachability) -> Result<Pat
     if !evicting.is_empty() && evicting.len() == taints.len() {
         patch.remove(pointer!["spec", "taints"]);
     } else {
-        // Removing the taints from last to first keeps the indexes of the remaining ones.
+        // The taints are removed from last to first, so that the indexes of the remaining taints do not change.
         for index in evicting.into_iter().rev() {
             patch.remove(pointer!["spec", "taints", index]);
         }

@@ -138,7 +138,8 @@ impl ImagePolicy {
         self.allowed.is_some() || !self.refused.is_empty() || self.refuse_latest || self.require_digest
     }
 
-    /// Adds the change of an image to the patch, or the rule that the image breaks to the list.
+    /// Adds a violation to the list if the image breaks a rule. Otherwise, adds the rewritten image to the patch if it
+    /// differs.
     fn judge(
         &self,
         image: &Image<'_>,

@@ -183,8 +183,7 @@ pub(crate) struct Prefix {
 impl Prefix {
     /// Parses a prefix, which must have a registry. Ignores a trailing slash.
     ///
-    /// # Errors
-    /// The reason, as the rest of a sentence that starts with the string.
+    /// # Errors Returns the reason, as the rest of a sentence whose subject is the text.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.strip_suffix('/').unwrap_or(text);
         if text.contains("://") {

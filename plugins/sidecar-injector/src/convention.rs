@@ -13,7 +13,7 @@ const KUBE_SIDECAR_INJECTOR: (&str, &str) = (
 /// The namespaces in which kube-sidecar-injector injects nothing.
 const SYSTEM_NAMESPACES: [&str; 2] = ["kube-system", "kube-public"];
 
-/// The value of the status annotation of kube-sidecar-injector, which it reads case-insensitively.
+/// The value of the status annotation of kube-sidecar-injector. It is read case-insensitively.
 const INJECTED: &str = "injected";
 
 /// A pair of annotations, and their syntax.
@@ -96,7 +96,7 @@ impl Conventions {
         Self { main, understood }
     }
 
-    /// Returns whether nothing is injected into a namespace, whatever the annotations are.
+    /// Returns whether nothing is injected into a namespace, even if annotations request it.
     pub(crate) fn skips(&self, namespace: Option<&str>) -> bool {
         self.main.style == Style::KubeSidecarInjector && is_system(namespace)
     }
@@ -180,7 +180,7 @@ impl Style {
                 &["false", "no", "off", "disabled", "0"],
             ),
             // Until 2022, kube-sidecar-injector read only words that opt in. Since then, it has read only words that
-            // opt out, without `no`, which also opts out here.
+            // opt out, and `no` is not one of them; here, `no` also opts out.
             Self::KubeSidecarInjector => (&["y", "yes", "true", "on"], &["n", "no", "not", "false", "off"]),
         };
         if is(ask) {

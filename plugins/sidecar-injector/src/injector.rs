@@ -208,8 +208,8 @@ impl Injector {
         }
     }
 
-    /// Adds operations to the patch for the elements that a template lacks. A template without containers stays
-    /// unchanged, because it is not the template of a Pod.
+    /// Adds operations to the patch for the elements that a template lacks. A template without containers is not
+    /// changed, because it is not the template of a Pod.
     fn inject(
         &self,
         template: &PodTemplate<'_>,

@@ -184,7 +184,7 @@ impl Sidecar {
     }
 }
 
-/// Appends elements to a list of the container, except those whose key is already in the list.
+/// Appends elements to a list of the container, except elements whose key is already in the list.
 fn extend(container: &mut Map<String, Value>, list: &str, key: &str, more: Vec<Value>) {
     if more.is_empty() {
         return;
@@ -226,8 +226,9 @@ fn merge_patch(value: &mut Value, change: Value) {
     }
 }
 
-/// Puts containers into a list of the Pod: in place of those with the same names, before its other containers, or after
-/// them. With `by_name`, the appended containers are sorted by name, together with those of other SidecarSets.
+/// Puts containers into a list of the Pod: in place of containers with the same names, before the other containers, or
+/// after them. With `by_name`, the appended containers are sorted by name, together with the containers of other
+/// SidecarSets.
 fn merge(
     list: &str,
     (sidecars, injected): (&[Sidecar], Vec<Value>),
@@ -272,7 +273,7 @@ fn merge(
     Ok(())
 }
 
-/// Appends elements to a list of the Pod, except those whose name is already in the list.
+/// Appends elements to a list of the Pod, except elements whose name is already in the list.
 fn append(
     list: &str,
     elements: &[(String, Value)],

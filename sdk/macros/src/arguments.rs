@@ -4,7 +4,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Ident, LitBool, LitStr, Result, Token};
 
-/// The arguments of the attribute; missing ones have their defaults.
+/// The arguments of the attribute; missing arguments have their defaults.
 #[derive(Default)]
 pub(crate) struct Arguments {
     pub(crate) name: Option<LitStr>,
@@ -156,7 +156,8 @@ fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> 
     Ok(rules)
 }
 
-/// Returns whether the first part of a resource is a version (`v1`) of the core group, since no group has such a name.
+/// Returns whether the first part of a resource is a version such as `v1`, so that the group is the core group. No
+/// group has such a name.
 fn is_version(part: &str) -> bool {
     part.strip_prefix('v')
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))

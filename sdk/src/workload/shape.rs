@@ -230,7 +230,7 @@ impl<'a> TextMap<'a> {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Returns whether there is such a key.
+    /// Returns whether this key exists.
     pub fn contains_key(&self, key: &str) -> bool {
         self.get(key).is_some()
     }

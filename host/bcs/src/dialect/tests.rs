@@ -151,7 +151,7 @@ fn requests_are_classified_by_method_and_path() {
         };
         if expected.starts_with("the request is ambiguous") {
             assert!(got.starts_with(expected), "{method} {path}: {got}");
-            // In front of the scheduler, an ambiguous request is not refused.
+            // Requests to the scheduler are written anew, so an ambiguous request is not refused.
             let class = scheduler().classify(&head(method, path, clusters));
             assert!(!matches!(class, Class::Refuse(_)), "{method} {path}: {class:?}");
         } else {

@@ -80,7 +80,7 @@ pub(super) async fn custom_resources(
         && let Some(namespace) = namespace_of(&body)
         && let Err(error) = cluster.ensure_namespace(&namespace).await
     {
-        // The request is sent nevertheless. If the namespace is missing, the kube-apiserver reports it.
+        // The request is sent anyway. If the namespace is missing, the kube-apiserver reports it.
         tracing::warn!(%error, "the namespace of a custom resource could not be created");
     }
     match cluster.forward(request(head, to, body)).await {

@@ -28,9 +28,9 @@ const SCHEME: &str = "customresources";
 /// ends when this is dropped.
 ///
 /// The `spec` of a resource is the definition, whatever the name and namespace of the resource. A definition without a
-/// name or namespace gets that of its resource. An updated definition stays in its resource, and a new one gets a
-/// resource in the store's namespace. Every write is conditional on the resource's version. A transaction cannot cover
-/// several resources, so the store takes one change at a time.
+/// name or namespace gets the name or namespace of its resource. An updated definition stays in its resource, and a new
+/// one gets a resource in the store's namespace. Every write is conditional on the resource's version. A transaction
+/// cannot cover several resources, so the store takes one change at a time.
 #[derive(Debug)]
 pub struct CustomResourceStore {
     resources: Resources,
@@ -38,7 +38,7 @@ pub struct CustomResourceStore {
 }
 
 impl CustomResourceStore {
-    /// Starts to watch the definitions of this cluster. New ones are written to `namespace`.
+    /// Starts to watch the definitions of this cluster. New definitions are written to `namespace`.
     pub fn new(cluster: &Cluster, namespace: impl Into<String>) -> Self {
         Self {
             resources: cluster.resources(&KIND),
@@ -179,7 +179,7 @@ impl DefinitionStore for CustomResourceStore {
     }
 }
 
-/// Returns the version of a resource, which grows with every write in the cluster, or 0 if it has none.
+/// Returns the version of a resource, or 0 if it has none. Versions grow with every write in the cluster.
 fn version_of(resource: &Resource) -> u64 {
     let version = resource.metadata("resourceVersion");
     version

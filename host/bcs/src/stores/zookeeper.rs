@@ -120,7 +120,7 @@ impl ZooKeeperStore {
         let task = tokio::spawn(async move {
             nodes::first(watches).await;
             over.send_replace(true);
-            // The sender stays as long as it has receivers, so that later receivers are notified too.
+            // The sender lives as long as it has receivers, so that later receivers are notified too.
             over.closed().await;
         });
         LastRead::Watched {
@@ -143,8 +143,8 @@ impl ZooKeeperStore {
     /// Returns a write that prevents two definitions for one operation and kind; `None` if these changes cannot lead to
     /// that.
     ///
-    /// The write changes the root, and fails if another such change has written the root since the definitions were
-    /// read.
+    /// The write changes the root, and fails if another change of this kind has written the root since the definitions
+    /// were read.
     async fn guard(&self, client: &Client, changes: &[FileChange]) -> Result<Option<Write>, StoreError> {
         if changes
             .iter()

@@ -16,8 +16,8 @@ pub(crate) enum Type {
     Time,
     /// `bool`.
     Flag,
-    /// `int`, `int32` or `int64`, and named types over them. bcs-mesos-driver would truncate values over 32 bits that
-    /// the scheduler stores in 32 bits; here they are errors.
+    /// `int`, `int32` or `int64`, and named types over them. If the scheduler stores a value in 32 bits,
+    /// bcs-mesos-driver truncates larger values; here, larger values are errors.
     Integer(Width),
     /// `float64`.
     Number,

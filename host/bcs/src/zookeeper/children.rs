@@ -24,7 +24,7 @@ pub struct ChildList<T> {
 }
 
 pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
-    /// Reads the children with these names, without those that were deleted in the meantime.
+    /// Reads the children with these names. Skips children that were deleted in the meantime.
     fn read(
         client: &Client,
         path: &str,
@@ -99,7 +99,7 @@ pub(crate) fn sequence(name: &str) -> Option<i64> {
     name.get(begin..)?.parse().ok()
 }
 
-/// A list of a node's children, which is kept up to date in the background until this is dropped.
+/// A list of a node's children. It is kept up to date in the background until this value is dropped.
 #[derive(Debug)]
 pub struct Followed<T> {
     list: watch::Receiver<Arc<ChildList<T>>>,
@@ -133,7 +133,7 @@ impl<T: Child> Followed<T> {
         }
     }
 
-    /// Returns a receiver of the list, which is kept up to date only until this is dropped.
+    /// Returns a receiver of the list. The list is kept up to date only until this value is dropped.
     pub fn receiver(&self) -> watch::Receiver<Arc<ChildList<T>>> {
         self.list.clone()
     }

@@ -15,7 +15,7 @@ pub struct Server {
 
 /// At least one server of an ensemble, and the root node below which all paths start.
 ///
-/// The text form is ZooKeeper's connection string: `10.0.0.1:2181,10.0.0.2:2181`, or `10.0.0.1:2181/below/this/node`.
+/// As text, this is ZooKeeper's connection string: `10.0.0.1:2181,10.0.0.2:2181`, or `10.0.0.1:2181/below/this/node`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Servers {
     servers: Vec<Server>,

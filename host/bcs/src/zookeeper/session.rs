@@ -144,12 +144,12 @@ impl ZooKeeper {
         }
     }
 
-    /// Follows the members registered below this node, which need not exist, in the background.
+    /// Follows, in the background, the members that are registered below this node. The node need not exist.
     pub fn members(&self, path: &str) -> Followed<Member> {
         Followed::start(self.clone(), path)
     }
 
-    /// Follows the names of the children of this node, which need not exist, in the background.
+    /// Follows, in the background, the names of the children of this node. The node need not exist.
     pub fn children(&self, path: &str) -> Followed<String> {
         Followed::start(self.clone(), path)
     }
@@ -205,7 +205,7 @@ impl ZooKeeper {
         }
     }
 
-    /// Runs a future while there is a connection; `None` if it is lost.
+    /// Runs a future while there is a connection. Returns `None` if the connection is lost.
     pub(crate) async fn while_connected<T>(&self, action: impl Future<Output = T>) -> Option<T> {
         let mut connection = self.shared.connection.clone();
         tokio::select! {

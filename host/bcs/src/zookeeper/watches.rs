@@ -53,7 +53,8 @@ impl NodeWatch {
         self.await
     }
 
-    /// Sends the request in a task, which holds the client until the response, even if the caller is dropped.
+    /// Sends the request in a task of its own. The task holds the client until the response, even if the caller is
+    /// dropped.
     async fn send<T: Send + 'static>(
         request: impl Future<Output = Result<(T, OneshotWatcher), Error>> + Send + 'static,
     ) -> Result<(T, Self), Error> {

@@ -186,7 +186,7 @@ pub(crate) async fn a_change_by_another_program_is_noticed<G: StoreFixture>() {
     until_hook(&store, None).await;
     ground.put(&path, &hooks("first")).await;
     until_hook(&store, Some("first")).await;
-    // The future may be dropped before it is ready, and created again.
+    // The future may be dropped before it is ready, and a new one may be created.
     let _ = store.changed().now_or_never();
     ground.put(&path, &hooks("second")).await;
     let _ = store.changed().now_or_never();
@@ -420,7 +420,7 @@ pub(crate) async fn a_definition_of_every_valid_name_is_stored<G: StoreFixture>(
 pub(crate) async fn definitions_that_bcs_wrote_are_read<G: StoreFixture>() {
     let ground = G::new(false).await;
     let store = ground.open().await;
-    // Schedulers of BCS from before October 2019 write the first form, and later ones the second.
+    // Schedulers of BCS from before October 2019 write the first form, and later schedulers write the second form.
     let old = r#"{"ResourcesRef":{"Operation":"Create","Kind":"Application"},"admissionWebhooks":[
         {"Name":"old","FailurePolicy":"Ignore","ClientConfig":{"Url":"https://hooks.example.com/","CaBundle":"",
          "Namespace":"","Name":"","Path":"","Port":0},"NamespaceSelector":null}],

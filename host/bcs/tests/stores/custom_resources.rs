@@ -141,7 +141,7 @@ async fn missing_metadata_is_taken_from_the_resource() {
         assert_eq!(ids(&read), std::slice::from_ref(&expected), "{place:?}");
         let path = read[0].path.clone();
         assert_eq!(resource_of(&path), place);
-        // A change stays in the same resource, whose other fields are kept.
+        // A changed definition remains in its resource, and the other fields of the resource are kept.
         let (namespace, name) = expected.name.split_once('/').unwrap();
         let text = document(namespace, name, "other");
         let change = replacement(&path, &read[0].text, &text);

@@ -331,7 +331,7 @@ async fn a_store_on_a_real_api_server_behaves_like_other_stores() {
     }
     each_rule!(one_after_another, Resources);
     each_rule_of_shared!(one_after_another, Resources);
-    // A static is never dropped, so the server is stopped here.
+    // A static is never dropped, so the server has to be stopped explicitly.
     if let Some(shared) = KUBERNETES.get() {
         shared.lock().await.take();
     }

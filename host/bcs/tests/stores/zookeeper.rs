@@ -231,7 +231,7 @@ async fn a_change_that_fails_leaves_no_nodes() {
     );
     nodes.write("n/b", document("n", "b", "b").as_bytes()).await;
     nodes.write("n/b/deeper", b"").await;
-    // The second node cannot be deleted, which the store finds out only when it tries.
+    // The second node cannot be deleted, but the store notices this only when it tries.
     let changes = [
         creation(&a, &document("n", "a", "a")),
         deletion(&b, &document("n", "b", "b")),

@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Ends a session as if ZooKeeper had not heard from it for too long: its ephemeral nodes are removed, and its client
-/// finds out that it has expired. The address may be that of any server of the ensemble.
+/// finds out that it has expired. The address may belong to any server of the ensemble.
 ///
 /// This opens another connection with the same session, and closes the session. ZooKeeper derives the password of a
 /// session from the session's number (`generatePasswd` in its `ZooKeeperServer`), so the number suffices.

@@ -57,12 +57,12 @@ impl Resources {
         let _ = receiver.wait_for(|number| *number != changes).await;
     }
 
-    /// Returns whether the watch is up. While it is not, changes are not signalled.
+    /// Returns whether the watch is up. Changes are signalled only while it is up.
     pub fn is_watched(&self) -> bool {
         self.0.view.health.is_watching()
     }
 
-    /// Reads all resources, and stores the result for [`changed`](Self::changed) to compare with.
+    /// Reads all resources, and stores the result, so that [`changed`](Self::changed) can compare with it.
     pub async fn read(&self) -> Result<Vec<Resource>, ResourceError> {
         let changes = self.changes();
         let result = self.list().await;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{Resource, ResourceError, Resources};
 
-/// The maximum number of attempts to write, if other fields of the resource change meanwhile.
+/// The maximum number of attempts to write while other clients change other fields of the resource.
 const ATTEMPTS: usize = 5;
 
 /// A change of one resource by a store that reads and writes only some of its fields.

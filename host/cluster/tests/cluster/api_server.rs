@@ -53,7 +53,7 @@ struct Data {
     version: u64,
     objects: BTreeMap<ObjectKey, Value>,
     changes: Vec<Change>,
-    /// The version up to which changes are deleted, so that earlier watches expire.
+    /// The version up to which changes were deleted. Watches from earlier versions expire.
     compacted: u64,
     /// The verbs and plurals of requests that are refused.
     forbidden: BTreeSet<(String, String)>,

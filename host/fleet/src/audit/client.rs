@@ -394,7 +394,7 @@ pub(super) fn page_query(size: u32, token: &str) -> String {
     query.finish()
 }
 
-/// Extracts the token from a response with status 410. With it, the list continues in its present state.
+/// Extracts the token from a response with status 410. With this token, the list continues with the present state.
 fn token_of(body: &Bytes) -> Option<String> {
     let page: Page<'_> = serde_json::from_slice(body).ok()?;
     Some(page.metadata.next).filter(|token| !token.is_empty())

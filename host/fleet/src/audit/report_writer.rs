@@ -132,8 +132,8 @@ impl ReportWriter {
         Ok(())
     }
 
-    /// Compares the ledger with the reports in the cluster: deletes reports without findings, such as a previous
-    /// leader's, and marks missing ones as outdated.
+    /// Compares the ledger with the reports in the cluster: deletes reports without findings, such as reports of a
+    /// previous leader, and marks missing reports as outdated.
     pub(super) async fn compare(
         &mut self,
         client: &AuditClient,

@@ -183,7 +183,7 @@ impl ChainAudit {
 }
 
 impl Inner {
-    /// Records a problem, or `None` when it is solved, and logs a new problem.
+    /// Records a problem, and logs it if it is new. `None` means that the problem is solved.
     fn report(&self, what: &str, problem: Option<String>) {
         let mut status = self.status.lock();
         if status.problems.get(what) == problem.as_ref() {

@@ -386,7 +386,7 @@ fn long_messages_are_truncated() {
     let mistakes = status["mistakes"].as_array().unwrap();
     assert_eq!(mistakes.len(), MOST_MISTAKES);
     for text in mistakes.iter().chain([&status["conditions"][0]["message"]]) {
-        // The limit falls inside a character of two bytes, which is dropped.
+        // The limit falls inside a character of two bytes, and the whole character is dropped.
         assert_eq!(text.as_str().unwrap().len(), LONGEST_MESSAGE - 1);
     }
 }

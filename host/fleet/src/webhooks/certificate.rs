@@ -103,7 +103,7 @@ impl SecretContents {
     }
 }
 
-/// Computes the next contents of the Secret from the present ones.
+/// Computes the contents that replace the present contents of the Secret.
 struct Renewal<'a> {
     service: &'a Service,
     days: u16,

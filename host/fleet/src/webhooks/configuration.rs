@@ -45,7 +45,8 @@ impl WrittenConfiguration {
     }
 }
 
-/// Replaces the webhooks of a configuration if they differ. Returns its kind and the result of the write.
+/// Replaces the webhooks of a configuration if they differ. Returns the kind of the configuration, and the result of
+/// the write.
 pub(super) async fn write(
     resources: &Resources,
     phase: Phase,

@@ -24,7 +24,7 @@ const LONGEST_PROJECT_ID: usize = 32;
 const LONGEST_GROUP: usize = 190;
 const MOST_GROUPS: usize = 32;
 
-/// The token of an agent, which is shown once.
+/// The register token of an agent. It is shown only once.
 #[derive(Clone, Debug)]
 pub struct CreatedRegisterToken {
     pub value: Secret,

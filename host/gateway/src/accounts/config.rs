@@ -16,9 +16,9 @@ pub struct AccountsConfig {
     pub register_token_lifetime: Duration,
     /// The maximum number of clusters that a user may create. Super users may create any number. Default: 50.
     pub clusters_per_user: usize,
-    /// The loopback and link-local networks in which API servers may be. Other such addresses in reports are refused,
-    /// because agents could otherwise make the gateway connect to servers that only the gateway's machine can reach.
-    /// Default: none.
+    /// The loopback and link-local networks in which API servers may be. Other loopback and link-local addresses in
+    /// reports are refused, because agents could otherwise make the gateway connect to servers that only the gateway's
+    /// machine can reach. Default: none.
     pub local_servers: Vec<IpNet>,
 }
 

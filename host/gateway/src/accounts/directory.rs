@@ -14,7 +14,7 @@ use super::{
     types::{Access, BcsInfo, Cluster, ClusterKind, TokenId, User, UserId},
 };
 
-/// Users, tokens and clusters, which were read in one transaction and never change, so all lookups are consistent.
+/// Users, tokens and clusters. They were read in one transaction and never change, so all lookups are consistent.
 #[derive(Debug, Default)]
 pub struct Directory {
     /// The revision of the database, which grows by one with every change.

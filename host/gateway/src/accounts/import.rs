@@ -207,7 +207,8 @@ impl Accounts {
     }
 }
 
-/// Deletes the replaced users, inserts the imported ones, and gives them the clusters of their namesakes.
+/// Deletes the replaced users, and inserts the imported users. An imported user gets the clusters of the replaced user
+/// with the same name.
 async fn insert_users(
     change: &mut DatabaseTransaction,
     plan: &Plan,

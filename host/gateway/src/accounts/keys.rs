@@ -17,7 +17,7 @@ const KEY_LENGTH: usize = 32;
 /// The largest key file, in bytes. It has room for many old keys.
 const LONGEST_FILE: u64 = 64 * 1024;
 
-/// The keys in a file, one on each line. The first one encrypts new secrets; the others decrypt older ones.
+/// The keys in a file, one on each line. The first key encrypts new secrets; the other keys decrypt older secrets.
 #[derive(Debug)]
 pub struct KeyFile {
     path: PathBuf,
@@ -56,7 +56,7 @@ impl KeyFile {
         Self::read(path)
     }
 
-    /// Reads the file again. If it is invalid, the keys stay as they were.
+    /// Reads the file again. If the file is invalid, the previous keys are kept.
     pub(super) fn reload(&self) -> Result<(), String> {
         self.keys.store(read(&self.path)?.into());
         Ok(())

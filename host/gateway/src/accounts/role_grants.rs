@@ -407,7 +407,7 @@ mod tests {
         }
         assert_eq!(bindings(&second), (1, Some(Access::Cluster)));
         assert_eq!(bindings(&mesos), (0, None));
-        // The configuration grants the same role, and its grant stays.
+        // The configuration also grants this role, and the grant of the configuration remains.
         accounts
             .edit_role_grants("test", GrantEdit::Remove(policy))
             .await

@@ -21,7 +21,7 @@ const USER_TOKEN_LENGTH: usize = 32;
 /// The maximum number of tokens of a user, for scripts that create a token each time they run.
 const MOST_TOKENS: i64 = 32;
 
-/// A token of a user, which is shown once.
+/// A token of a user. It is shown only once.
 #[derive(Clone, Debug)]
 pub struct CreatedToken {
     pub id: TokenId,

@@ -188,7 +188,7 @@ impl Cluster {
     }
 }
 
-/// The addresses and credentials that an agent reported. If another report is equal, the same `Arc` stays in use.
+/// The addresses and credentials that an agent reported. If a later report is equal, the same `Arc` is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// `https://{host}:{port}` each, at least one, with an IP address or a name as the host.

@@ -80,8 +80,8 @@ struct PendingTunnel {
 }
 
 impl Kubernetes {
-    /// Returns the reply to an agent or another gateway that opens a tunnel. The tunnel stays open until the other side
-    /// is gone, or until its token or secret is no longer valid.
+    /// Returns the reply to an agent or another gateway that opens a tunnel. The tunnel remains open until the other
+    /// side is gone, or the token or secret of the other side is no longer valid.
     pub(crate) async fn connect(&self, request: Request<Body>) -> LoggedReply {
         let is_of_gateway = request.headers().contains_key(ID);
         let accepted = match is_websocket(&request) {
@@ -196,7 +196,8 @@ fn is_websocket(request: &Request<Body>) -> Result<(), KubernetesError> {
     Err(KubernetesError::Tunnel(message))
 }
 
-/// Returns the reply that switches to a WebSocket, which is passed to `carry`. No message may be larger than `largest`.
+/// Returns the reply that switches the connection to a WebSocket, and passes the WebSocket to `carry`. No message may
+/// be larger than `largest`.
 pub(super) fn switch<F>(
     mut request: Request<Body>,
     largest: usize,

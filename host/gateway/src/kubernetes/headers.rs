@@ -8,7 +8,7 @@ pub(crate) const CLUSTER: &str = "bcs-api-tunnel-clusterid";
 pub(crate) const TOKEN: &str = "bcs-api-tunnel-token";
 /// The ID of a gateway that opens a tunnel to another.
 pub(crate) const ID: &str = "bcs-api-tunnel-id";
-/// A random string from the gateway that accepts a tunnel, which the other gateway must use in its proof.
+/// A random string from the gateway that accepts a tunnel. The gateway that opens the tunnel must use it in its proof.
 pub(crate) const CHALLENGE: &str = "bcs-api-tunnel-challenge";
 pub(crate) const PARAMS: &str = "bcs-api-tunnel-params";
 /// The names of modules that agents send. The last version of bcs-api's agent sends the second name.

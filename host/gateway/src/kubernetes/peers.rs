@@ -272,7 +272,7 @@ async fn announce(session: &Session, kubernetes: &Kubernetes) {
     loop {
         changes.mark_unchanged();
         let is_stopping = kubernetes.0.stop.is_cancelled();
-        // A gateway that stops announces no tunnels, so that others no longer use them.
+        // A gateway that stops withdraws the announcement of its tunnels, so that other gateways no longer use them.
         let mut current = if is_stopping {
             HashMap::new()
         } else {

@@ -25,7 +25,8 @@ use crate::{
 
 /// The name in the certificate of every API server.
 const SERVER_NAME: &str = "kubernetes";
-/// The maximum number of tunnels that a cluster's agents may have open here. Other gateways announce one tunnel each.
+/// The maximum number of tunnels that a cluster's agents may have open to this gateway. Other gateways announce one
+/// tunnel each.
 const MOST_TUNNELS: usize = 8;
 
 /// The timeout of a connection with its TLS handshake, long enough for distant clusters and mass reconnects.
@@ -42,7 +43,8 @@ pub(super) enum ConnectVia {
     Gateway(Session, Arc<Budget>),
 }
 
-/// The connections to a cluster with its current credentials. Old ones live as long as requests need them.
+/// The connections to a cluster with its current credentials. Connections with older credentials live as long as
+/// requests need them.
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) credentials: Arc<Credentials>,
@@ -85,7 +87,7 @@ impl Route {
             tls,
             connect_timeout: CONNECT_TIMEOUT,
             response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
-            // Through another gateway, the servers are not checked here, because that gateway checks them.
+            // If the tunnel leads through another gateway, that gateway checks the servers.
             health: (!matches!(via, ConnectVia::Gateway(..))).then(|| HealthCheck {
                 path: PathAndQuery::from_static("/readyz"),
                 interval: HealthCheck::DEFAULT_INTERVAL,
@@ -219,7 +221,8 @@ pub(super) struct RouteState {
 }
 
 impl Routes {
-    /// Returns the route to this cluster: a tunnel of its agent, here or at another gateway, or else its addresses.
+    /// Returns the route to this cluster: a tunnel of its agent to this or another gateway, or else the reported
+    /// addresses.
     pub(super) fn to(&self, cluster: &Cluster, accounts: &Accounts) -> Result<Arc<Route>, KubernetesError> {
         let tunnels = self.tunnels.lock();
         if let Some(route) = tunnels.newest(&cluster.id) {
@@ -383,7 +386,7 @@ impl Drop for OpenTunnel {
         let mut tunnels = self.routes.tunnels.lock();
         self.route.is_newest.send_replace(false);
         let table = tunnels.table_for(&self.route.via);
-        // Removes only this tunnel: the cluster may have others, including newer ones.
+        // Only this tunnel is removed: the cluster may have other tunnels, including newer ones.
         if let Some(of_cluster) = table.get_mut(&self.cluster) {
             of_cluster.retain(|route| !Arc::ptr_eq(route, &self.route));
             let count = of_cluster.len();

@@ -115,7 +115,7 @@ fn switching_protocols_needs_more_than_read() {
     }
 }
 
-/// Loops over the table of the driver's routes, so that it fails for a new route without an entry here.
+/// Loops over the table of the driver's routes, so that new routes are checked too.
 #[test]
 fn changing_definitions_needs_the_permission_for_hooks() {
     let mut seen = 0;

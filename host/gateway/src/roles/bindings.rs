@@ -113,7 +113,7 @@ pub(super) fn is_current(stored: &Value, wanted: &Value) -> bool {
         && user(stored) == user(wanted)
 }
 
-/// Returns a hash that is a valid name and label, whatever the parts contain.
+/// Returns a hash of the parts that is a valid name and label.
 fn hash(parts: &[&str]) -> String {
     // No part contains a zero byte.
     let mut digest = hex::encode(Sha256::digest(parts.join("\0")));

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::AllowedRights;
 use crate::accounts::{GrantScope, GrantSource, GrantedClusters, GrantedRole, RoleGrant, UserName};
 
-/// The roles in a file, which is read again when it changes. While it is invalid, the last valid content is used.
+/// The roles in a file. The file is read again when it changes. While it is invalid, the last valid content is used.
 #[derive(Clone, Debug)]
 pub struct RoleTable(FileValue<BTreeSet<RoleGrant>>);
 
@@ -31,7 +31,7 @@ impl RoleTable {
         self.0.subscribe()
     }
 
-    /// Returns why the current content of the file is not in use; `None` if it is.
+    /// Returns why the current content of the file is not in use; `None` if it is in use.
     pub(super) fn problem(&self) -> Option<String> {
         self.0.problem()
     }

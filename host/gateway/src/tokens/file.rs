@@ -24,7 +24,8 @@ const ANY_CLUSTER: &str = "*";
 /// The holders of the tokens in a file and their permissions for each cluster. The file is reloaded when it changes.
 /// Cheap to clone; clones share the same table. Lives as long as the gateway.
 ///
-/// The file holds only digests of tokens. If it becomes invalid or is removed, the last valid content stays in use.
+/// The file holds only digests of tokens. If the file becomes invalid or is removed, the last valid content is still
+/// used.
 #[derive(Clone, Debug)]
 pub struct TokenTable(FileValue<Vec<Holder>>);
 

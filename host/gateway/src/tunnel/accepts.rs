@@ -24,7 +24,8 @@ pub enum AllowedConnections {
     /// Connections through the tunnel of a cluster's agent: for tunnels that a gateway opens to other gateways.
     #[debug("Through")]
     Through(FindTunnel),
-    /// No connections, but announcements: for tunnels that other gateways open. An error ends the tunnel.
+    /// No connections, but announcements: for tunnels that other gateways open. If this function returns an error, the
+    /// tunnel ends.
     #[debug("Announcements")]
     Announcements(TakeAnnouncement),
 }

@@ -34,7 +34,7 @@ use crate::{
 
 /// The number of bytes of a reply that are logged.
 const LONGEST_REPLY: usize = 64 << 10;
-/// The time for which a tunnel with the previous credentials stays open for requests that still use it.
+/// The time for which a tunnel with the previous credentials is kept open for requests that still use it.
 const PREVIOUS_TUNNEL: Duration = Duration::from_secs(600);
 
 /// The gateway to which an agent reports, and the content of the report.

@@ -20,7 +20,7 @@ use super::websocket_config;
 
 /// The timeout of a connection, and of a reply.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
-/// The pause before the second attempt, which grows to `LONGEST_PAUSE`.
+/// The pause before the second attempt. Later pauses grow up to `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 

@@ -38,7 +38,8 @@ pub(super) enum Content {
 /// A message to another gateway about the tunnels to the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Announcement {
-    /// A tunnel of an agent, which replaces the previous one: the cluster's ID, a line feed, and its credentials.
+    /// A tunnel of an agent. It replaces the previous tunnel. The bytes are the cluster's ID, a line feed, and the
+    /// cluster's credentials.
     Added(Bytes),
     /// The cluster with this ID no longer has a tunnel.
     Removed(String),

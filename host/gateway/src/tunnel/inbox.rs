@@ -27,7 +27,7 @@ struct Queue {
     is_closed: bool,
 }
 
-/// Bytes that were taken from an inbox. They stay charged until [`Inbox::delivered`] gets them back.
+/// Bytes that were taken from an inbox. They count in the budget until they are passed to [`Inbox::delivered`].
 #[derive(Debug)]
 pub(super) struct Chunk {
     pub(super) bytes: Vec<u8>,

@@ -12,7 +12,7 @@ use crate::mariadb;
 pub(crate) const NEVER: Duration = Duration::from_secs(60);
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The users and clusters of a gateway, which reads its database repeatedly until this is dropped.
+/// The users and clusters of a gateway. The gateway reads its database repeatedly until this is dropped.
 pub(crate) struct Scene {
     pub(crate) accounts: Accounts,
     pub(crate) directory: Arc<TempDir>,

@@ -40,13 +40,13 @@ impl Definition {
     }
 }
 
-/// The functions that depend only on their arguments and the input, and call only such functions.
+/// The functions that depend only on their arguments and the input. They call only functions in this set.
 pub(super) struct Definitions {
     functions: BTreeMap<String, Definition>,
 }
 
 impl Definitions {
-    /// Finds the functions that modules define; `None` if they use `with`, which changes the input.
+    /// Finds the functions that modules define; `None` if a module uses `with`, which changes the input.
     pub(super) fn find(modules: &[Ref<Module>]) -> Option<Self> {
         let mut has_with = false;
         for module in modules {
@@ -86,7 +86,8 @@ impl Definitions {
         Some(found)
     }
 
-    /// Removes the functions that call a function outside this set, and marks those whose calls read the input.
+    /// Removes the functions that call a function outside this set, and marks functions that call a function that reads
+    /// the input.
     fn close(&mut self) {
         loop {
             let is_left = |definition: &Definition| {

@@ -53,7 +53,8 @@ fn a_sidecarconfig_is_accepted_as_settings() {
             ),
         ),
         (
-            // From `s1240zsw/centos-packet-agent`, `apigee-remote-service-envoy` and `network-delay-sidecar`.
+            // The containers are from `s1240zsw/centos-packet-agent`, `apigee-remote-service-envoy` and
+            // `network-delay-sidecar`.
             "containers alone, with what else they have",
             json!({"containers": [
                 {"name": "sidecar-monitor", "image": "docker.io/s1240zsw/centos-packet-agent:v1", "stdin": true, "tty": true},

@@ -162,7 +162,7 @@ fn replies_of_the_scheduler_are_passed_on_with_status_200() {
         let relayed = relay(StatusCode::from_u16(status).unwrap(), body.as_bytes());
         assert_eq!(matches!(relayed, Relay::NotProcessed(_)), is_unprocessed, "{status} {body:?}");
     }
-    // The quotation of the scheduler's reply is shortened, whatever its bytes are.
+    // A quotation of the scheduler's reply is shortened even if it is not text.
     let Relay::Reply(response) = relay(StatusCode::BAD_GATEWAY, &[0xff; 5000]) else {
         panic!("it is no JSON")
     };

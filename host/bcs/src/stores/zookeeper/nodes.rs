@@ -15,7 +15,7 @@ use crate::{
     zookeeper::{AtNode, NodeWatch, ZooKeeperError},
 };
 
-/// The number of attempts to read all nodes if they change meanwhile.
+/// The maximum number of attempts to read all nodes before any of them changes.
 const ATTEMPTS: usize = 10;
 
 pub(super) struct Node {
@@ -134,7 +134,7 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Reads all nodes. `None` if one is deleted meanwhile.
+    /// Reads all nodes. Returns `None` if a node is deleted during the read.
     async fn nodes(&mut self, root: &str) -> Result<Option<Vec<Node>>, ZooKeeperError> {
         let watched = Watched::Children(root.to_owned());
         let namespaces = match children(self.client, root, self.is_kept(&watched)).await {

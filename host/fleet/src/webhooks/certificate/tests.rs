@@ -41,7 +41,7 @@ fn a_certificate_is_replaced_in_steps_before_it_expires() {
     assert_eq!((&replaced.served, &replaced.next), (&next, &None));
     assert_eq!(replaced.authorities, announced.authorities);
 
-    // The first CA stays trusted while a replica could still serve the first certificate.
+    // The first CA remains trusted while a replica could still serve the first certificate.
     assert_eq!(after(89, Some(&replaced), true, false), replaced);
     let alone = after(91, Some(&replaced), true, false);
     assert_eq!((&alone.served, count(&alone)), (&next, 1));

@@ -17,7 +17,7 @@ const LONGEST_FILE: u64 = 4096;
 #[derive(Clone, Debug)]
 pub struct PeerSecrets(FileValue<Vec<PeerSecret>>);
 
-/// A secret, which is never sent itself.
+/// A secret. Only proofs of it are sent, never the secret itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PeerSecret(Secret);
 
@@ -114,7 +114,7 @@ impl PeerSecrets {
         }
     }
 
-    /// Returns why the current content of the file is not in use; `None` if it is.
+    /// Returns why the current content of the file is not in use; `None` if it is in use.
     pub(super) fn problem(&self) -> Option<String> {
         self.0.problem()
     }

@@ -38,7 +38,7 @@ const SERVER_NAME: &str = "kubernetes";
 /// The source of the credentials that an agent reports.
 #[derive(Clone, Debug)]
 pub enum AgentCredentials {
-    /// The token of a service account, which is replaced while the agent runs, and the CA of the API server.
+    /// The token of a service account, and the CA of the API server. The token is replaced while the agent runs.
     ServiceAccount { token: PathBuf, ca: PathBuf },
     /// The current context of a kubeconfig. Its user must have a token.
     Kubeconfig(PathBuf),

@@ -39,7 +39,7 @@ async fn announcements_of_an_ended_tunnel_do_not_affect_its_successor() {
     apply_announcement(Announcement::Removed("a".to_owned()), &new, &mut after).unwrap();
     assert_eq!(known(), 0);
 
-    // An announcement with invalid credentials is skipped; an unreadable one ends the tunnel.
+    // An announcement with invalid credentials is skipped; an unreadable announcement ends the tunnel.
     let broken = Announcement::Added(Bytes::from_static(b"a\n?"));
     assert!(apply_announcement(broken, &new, &mut after).is_ok() && after.is_empty());
     for text in [&b"a"[..], b"\xff\n"] {
