@@ -171,7 +171,7 @@ impl Catalog {
         self.inner.checked_offline(reference, found).await
     }
 
-    /// Finds the current signatures of an obtained module, without checking them, even if none is required.
+    /// Finds the current signatures of an obtained module, without checking them, even if the policy requires none.
     ///
     /// # Errors
     ///
@@ -284,7 +284,7 @@ impl Inner {
         Ok(kept.await?.flatten())
     }
 
-    /// Finds the current signatures. `resolved` is the path of a file after symbolic links.
+    /// Finds the current signatures. `resolved` is the path of a file with all symbolic links followed.
     async fn gather(
         &self,
         reference: &ModuleReference,

@@ -14,7 +14,8 @@ pub struct Resolver {
     files: Files,
 }
 
-/// The content of each file. The key is the path after symbolic links, because two references may name one file.
+/// The content of each file. The key is the path with all symbolic links followed, because two references may name one
+/// file.
 pub(crate) type Files = Once<PathBuf, (Bytes, Digest)>;
 
 impl Resolver {

@@ -54,13 +54,13 @@ impl CompiledKey {
 /// The kinds of entries, each with its own directory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
-    /// Modules as they are, by digest.
+    /// Modules, unchanged, named by their digests.
     Module,
-    /// Compiled forms, with a digest at their end, by key.
+    /// Compiled forms, named by their keys. Each ends with its own digest.
     Compiled,
-    /// Resolutions of references, with a digest, by the digest of the reference.
+    /// Resolutions, named by the digests of their references. Each begins with a digest of its content.
     Resolution,
-    /// Signature material, with a digest, by reference and module digest.
+    /// Signature material, named by reference and module digest. Each entry begins with a digest of its content.
     Signature,
     Partial,
     Temporary,
@@ -87,7 +87,7 @@ pub enum CompiledCode {
     Memory(Vec<u8>),
 }
 
-/// The first bytes of an entry with a digest; the digest of the rest follows.
+/// The first bytes of an entry that begins with a digest. The digest of the rest of the entry follows.
 const MAGIC: &[u8; 8] = b"admstr01";
 const HEADER: usize = MAGIC.len() + 32;
 

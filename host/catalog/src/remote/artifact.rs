@@ -96,7 +96,8 @@ impl Fetch<'_> {
 }
 
 impl Fetch<'_> {
-    /// Fetches an archive layer and unpacks the module. Such images are small, so a broken download starts again.
+    /// Fetches an archive layer and unpacks the module. Such images are small, so a broken download starts again from
+    /// the first byte.
     async fn unpacked(&self, repository: &Repository<'_>, layer: Layer) -> Result<Bytes, Error> {
         let place = self.reference.to_string();
         let limit = self.inner.size_limit;

@@ -63,7 +63,7 @@ impl Repository<'_> {
         let realm = parameter("realm")
             .and_then(|realm| Url::parse(&realm).ok())
             .ok_or("the registry names no token server")?;
-        // The password is sent to this URL, so it must not be less secure than the URL of the request.
+        // The password is sent to the realm's URL, which must not be less secure than the URL of the request.
         if realm.scheme() != "https" && requested.scheme() == "https" {
             return Err(format!(
                 "the registry asks for credentials to be sent without TLS, to {realm}"

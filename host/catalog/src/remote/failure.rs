@@ -32,7 +32,7 @@ impl Error {
 /// The part of an error response's body that is read, in bytes.
 const MESSAGE_LIMIT: usize = 16 << 10;
 
-/// Returns the response unless its status is an error. A registry's refusals have an error of their own.
+/// Returns the response unless its status is an error. Callers have already handled refused access to a registry.
 pub(super) async fn success(response: ClientResponse, place: &str) -> Result<ClientResponse, Error> {
     let status = response.status;
     if status.is_success() {
@@ -106,7 +106,7 @@ fn retry_after(response: &ClientResponse) -> Option<Duration> {
     })
 }
 
-/// Converts an error of sending a request or of reading its response.
+/// Converts an error that occurred while a request was sent or its response was read.
 pub(super) fn of_transport(
     error: &ClientError,
     host: Option<&str>,

@@ -74,7 +74,7 @@ impl Images {
         Ok(manifest)
     }
 
-    /// Returns the trust root of the policy for modules, which applies to images too.
+    /// Returns the trust root of the signature policy for modules. It applies to images too.
     fn trust_root(&self) -> Result<&TrustRoot, ImageError> {
         let rules = self.catalog.inner.signatures.rules().iter();
         let mut roots = rules.filter_map(|rule| match &rule.requirement {

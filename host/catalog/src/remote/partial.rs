@@ -58,7 +58,8 @@ impl Partial {
         }))
     }
 
-    /// Reads the bytes so far and their version's validator. A download longer than `limit` is discarded.
+    /// Reads the bytes received so far, and the validator of their version. A download longer than `limit` is
+    /// discarded.
     pub(super) fn content(&mut self, limit: u64) -> Result<(Vec<u8>, Option<String>), Error> {
         let mut bytes = Vec::new();
         let mut read = || -> io::Result<()> {

@@ -151,7 +151,7 @@ impl Repository<'_> {
         };
         let cached = self.network.authorizations.lock().get(&key).cloned();
         let response = send(cached).await?;
-        // The challenge may come from another origin after a redirect, which must not get the registry's credentials.
+        // After a redirect, the challenge may come from another origin, which must not get the registry's credentials.
         if response.status != StatusCode::UNAUTHORIZED || response.url.origin() != base.origin() {
             return Ok(response);
         }

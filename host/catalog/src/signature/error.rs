@@ -75,10 +75,10 @@ pub enum Refusal {
     /// No required key made the signature, or the signed content was changed.
     #[error("was made by another key or over different content")]
     WrongKey,
-    /// The signature is valid, but of another module.
+    /// The signature is valid, but for another module.
     #[error("is over {signed}, not over {actual}")]
     OtherSubject { signed: String, actual: Digest },
-    /// The signature is of a statement that does not approve the module, such as provenance.
+    /// The signature covers a statement that does not approve the module, such as provenance.
     #[error("is a statement of the kind `{0}`, which is not a signature of the module")]
     Statement(String),
     #[error("has no certificate, which a keyless signature needs")]

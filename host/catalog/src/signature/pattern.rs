@@ -82,7 +82,8 @@ impl SourcePattern {
     }
 }
 
-/// Compares the path of a file, which has no symbolic links, with the pattern, whose directory may have some.
+/// Returns whether the pattern matches the path of a file. The path contains no symbolic links, but the pattern's
+/// directory may contain some.
 fn matches_file(directory: &str, rest: &Glob, file: &str) -> bool {
     let below = |directory: &str| {
         let rest_of_file = match directory {

@@ -196,7 +196,8 @@ fn untrusted(error: &CertificateError) -> Refusal {
     }
 }
 
-/// Detects a log time outside the certificate's validity, which the verifier reports like any invalid chain.
+/// Returns a refusal if the log time is outside the certificate's validity. The verifier reports this like any invalid
+/// chain.
 fn expired(bundle: &Bundle, certificate: &DerCertificate) -> Option<Refusal> {
     let certificate = parse_certificate_info(certificate).ok()?;
     let (not_before, not_after) = (certificate.not_before, certificate.not_after);

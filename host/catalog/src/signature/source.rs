@@ -16,7 +16,8 @@ pub struct Source {
     pub(super) scheme: Scheme,
     /// The host in lower case, and the port; `None` for a file.
     pub(super) authority: Option<(String, u16)>,
-    /// The path. A file's is absolute, without symbolic links; a URL's has no leading `/` and no escapes.
+    /// The path. The path of a file is absolute, without symbolic links; the path of a URL has no leading `/` and no
+    /// escapes.
     pub(super) path: String,
 }
 
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_source_of_a_file_is_the_target_of_its_links() {
+    fn the_source_of_a_file_is_its_path_with_symbolic_links_followed() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().canonicalize().unwrap();
         std::fs::create_dir(root.join("a")).unwrap();

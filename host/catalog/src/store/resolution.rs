@@ -33,7 +33,8 @@ impl Store {
         self.record(reference, name(reference))
     }
 
-    /// Reads the resolution of this reference to this module, which may be an earlier one.
+    /// Reads the resolution of this reference to this module, even if the reference was later resolved to another
+    /// module.
     pub fn resolution_to(&self, reference: &ModuleReference, module: Digest) -> Option<Resolution> {
         self.record(reference, name_with(reference, module))
             .filter(|resolution| resolution.module == module)

@@ -14,8 +14,8 @@ use crate::{
 /// The environment variable with the mounted directory, which is set only in the second run.
 const MOUNTED: &str = "ADMITTANCE_TEST_MOUNTED";
 
-/// In the second run, returns the mounted directory. The first run executes the shell's commands, in which `$at` is the
-/// directory, and then starts the second run.
+/// In the second run, returns the mounted directory. In the first run, executes these shell commands, in which `$at` is
+/// the directory, and then starts the second run.
 fn mounted(test: &str, at: &Path, commands: &str) -> Option<std::path::PathBuf> {
     if let Some(at) = env::var_os(MOUNTED) {
         return Some(at.into());

@@ -233,7 +233,7 @@ fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_registry_may_require_tls_and_a_password() {
+async fn modules_are_obtained_from_a_registry_that_requires_tls_and_a_password() {
     let scene = Scene::new();
     let (certificate, key) = (scene.path("registry.pem"), scene.path("registry.key"));
     scene.authority.write(&certificate, &key);
@@ -282,7 +282,7 @@ async fn a_registry_may_require_tls_and_a_password() {
 const HELPED: &str = "ADMITTANCE_TEST_HELPED";
 
 #[tokio::test]
-async fn credential_helpers_are_used() {
+async fn credentials_are_obtained_from_docker_credential_helpers() {
     if env::var_os(HELPED).is_some() {
         return with_helpers().await;
     }
@@ -313,7 +313,10 @@ async fn credential_helpers_are_used() {
             .chain(env::split_paths(&rest)),
     );
     let output = tokio::process::Command::new(env::current_exe().unwrap())
-        .args(["--exact", "oci::credential_helpers_are_used"])
+        .args([
+            "--exact",
+            "oci::credentials_are_obtained_from_docker_credential_helpers",
+        ])
         .env("PATH", path.unwrap())
         .env(HELPED, "1")
         .output()
@@ -352,7 +355,7 @@ async fn with_helpers() {
 }
 
 #[tokio::test]
-async fn a_registry_may_require_tokens() {
+async fn modules_are_pushed_and_obtained_with_the_tokens_that_a_registry_requires() {
     let scene = Scene::new();
     let tokens = Tokens::start(&scene.authority).await;
     let (realm, signed_by) = (tokens.realm(), scene.authority.pem());

@@ -55,7 +55,7 @@ impl Signer {
 }
 
 #[tokio::test]
-async fn a_module_without_a_rule_is_not_fetched() {
+async fn a_module_that_no_signature_rule_matches_is_not_fetched() {
     let mut scene = Scene::new();
     let site = Site::start(&scene.authority).await;
     site.put("/a.wasm", &component(1000, 1), None);

@@ -32,7 +32,7 @@ fn only(scene: &Scene, kind: &str) -> std::path::PathBuf {
 }
 
 #[tokio::test]
-async fn an_entry_is_found_only_under_its_key() {
+async fn a_store_entry_is_found_only_under_its_key() {
     let scene = Scene::new();
     let store = scene.store();
     assert_eq!(store.compiled(key("{}")), None);
@@ -72,7 +72,7 @@ async fn an_entry_is_found_only_under_its_key() {
 }
 
 #[tokio::test]
-async fn a_damaged_entry_is_removed() {
+async fn a_damaged_store_entry_is_removed() {
     for damage in ["cut", "bit", "empty"] {
         let scene = Scene::new();
         let store = scene.store();
@@ -97,7 +97,7 @@ async fn a_damaged_entry_is_removed() {
 }
 
 #[test]
-fn a_directory_that_others_can_write_is_refused() {
+fn a_store_directory_that_other_users_can_write_is_refused() {
     for inner in ["", "compiled"] {
         let directory = TempDir::new().unwrap();
         Store::open(directory.path()).unwrap();
@@ -174,7 +174,7 @@ async fn the_least_recently_used_entries_are_pruned_first() {
 }
 
 #[tokio::test]
-async fn several_programs_share_a_store() {
+async fn several_programs_can_use_one_store_at_once() {
     let scene = Scene::new();
     let digests: Vec<_> = (0..8)
         .map(|seed| {

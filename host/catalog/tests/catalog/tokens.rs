@@ -1,4 +1,5 @@
-//! A token server like those of Docker's registries, for one user's password and another's identity token.
+//! A token server like those of Docker's registries. It accepts the password of one user and the identity token of
+//! another.
 
 use std::{
     net::SocketAddr,

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_pattern_matches_its_sources() {
+fn a_source_pattern_matches_only_the_expected_sources() {
     for (pattern, reference, expected) in [
         ("**", "https://example.com/a", true),
         ("**", "oci://example.com/a", true),
