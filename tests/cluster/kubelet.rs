@@ -132,7 +132,7 @@ async fn accept(stream: &mut (impl AsyncWrite + Unpin), number: u32, is_first: b
     } else {
         b""
     };
-    // A header count of zero, and an empty zlib block, at which the reader stops.
+    // The bytes are a header count of zero, and an empty zlib block at which the reader stops.
     let block = [
         begin,
         b"\x00\x04\x00\xfb\xff\x00\x00\x00\x00",

@@ -165,7 +165,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {
         while connections.try_join_next().is_some() {}
         let (acceptor, service) = (acceptor.clone(), TowerToHyperService::new(router.clone()));
         connections.spawn(async move {
-            // The handshake fails if the client does not trust the authority, or was killed.
+            // The handshake fails if the client does not trust the authority, or if the client was killed.
             let Ok(stream) = acceptor.accept(stream).await else {
                 return;
             };

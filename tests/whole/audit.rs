@@ -272,7 +272,7 @@ async fn an_audit_compares_new_chains_with_current_chains() {
         ]
     );
     assert_eq!(report["findings"][0]["before"]["verdict"], "would-be-denied");
-    // The new chains refuse nothing that the old ones allow.
+    // The new chains allow everything that the old ones allow.
     write(
         &directory,
         "new.yaml",

@@ -121,7 +121,7 @@ async fn creations_and_updates_of_applications_go_through_the_chain() {
                 "mirror.example.com/ops/log-agent:2.4"
             ]
         );
-        // All other fields are unchanged, and the client gets the scheduler's reply.
+        // The chain changes only the images and the containers, and the client gets the scheduler's reply.
         for path in [
             "/restartPolicy",
             "/killPolicy",

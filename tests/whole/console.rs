@@ -380,7 +380,7 @@ async fn the_health_page_says_why_and_since_when_a_server_is_down() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    // The listener is closed, so nothing listens on its port.
+    // The listener is closed at once, so nothing listens on its port.
     let gone = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

@@ -144,8 +144,8 @@ fn chains<'a>(cases: impl IntoIterator<Item = &'a Case>) -> String {
         plugin,
     } in cases
     {
-        // The timeout is long enough to show that a concurrent request is answered first. Guests that do not run
-        // forever end at once.
+        // The timeout of a guest that runs forever is long enough to show that a concurrent request is answered first.
+        // Other guests end at once.
         let timeout = if matches!(expected, RunsOn) { "3s" } else { "8s" };
         write!(
             text,

@@ -77,7 +77,7 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     let (mut programs, mut targets) = (Vec::new(), Vec::new());
     for build in builds {
         let inspects = build.serve(directory, CONFIG, &image_policy()).await;
-        // The configuration key may not exist in an older build.
+        // An older build may not have this configuration key.
         let silent = match build.suffix {
             "" => Some(build.serve(directory, NO_DECISIONS, &image_policy()).await),
             _ => None,

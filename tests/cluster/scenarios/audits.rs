@@ -58,7 +58,7 @@ fn names(report: &Value) -> Vec<&str> {
 
 pub(crate) async fn existing_objects_are_audited(cluster: Arc<Cluster>) {
     let dialect = json!({"kubernetes": {"audit": {
-        // Pages of two objects, so that lists have several pages.
+        // A page has two objects, so that lists have several pages.
         "resources": ["pods"], "page": 2, "rate": 100, "every": "5s",
     }}});
     let definitions = json!([{"kubernetes": {}}]);

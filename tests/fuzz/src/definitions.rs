@@ -16,7 +16,7 @@ pub fn definitions(input: &[u8]) {
     };
     let set = DefinitionSet::of_files(vec![DefinitionFile::file(name, text)]);
     match load_text(name, text) {
-        // Text may have no definition, but a file without one is a mistake.
+        // Text without a definition is allowed, but a file without a definition is a mistake.
         Ok(chains) => match set.chains() {
             Err(mistakes) if chains.is_empty() => check_mistakes(&mistakes, text),
             again => {

@@ -43,7 +43,7 @@ pub fn selectors(input: &[u8]) {
         expected(&labels),
         "{selector} {labels:?}"
     );
-    // The namespace also has the label with its name.
+    // Each namespace also has the label that contains its name.
     let resource = GroupVersionResource {
         resource: "pods".to_owned(),
         ..Default::default()

@@ -79,7 +79,7 @@ impl Apt {
         option("Dir::Etc::SourceParts", self.directory.join("sources").into());
         option("Dir::State::Lists", self.lists().into());
         option("Dir::Cache", self.cache().into());
-        // apt must not switch to another user, which needs root.
+        // apt must not switch to another user, because only root can do that.
         option("APT::Sandbox::User", "".into());
         command.arg("--quiet").current_dir(self.packages());
         command

@@ -82,7 +82,7 @@ impl Yaml {
                 }
                 continue;
             }
-            // A list may be indented like its key, and thus like the next key.
+            // A list may have the same indentation as its key, and so may the key after the list.
             if !items.is_empty() {
                 break;
             }

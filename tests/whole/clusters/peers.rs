@@ -36,7 +36,7 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     let agent = scene.agent_of(&another.tls_url("")).await;
     scene.until_reached().await;
 
-    // Only the first gateway runs chains and replaces the user's identity.
+    // Only the gateway that the client calls runs chains and replaces the user's identity.
     let created = scene
         .send(
             Method::POST,
@@ -166,7 +166,7 @@ async fn a_replayed_request_opens_no_tunnel_between_gateways() {
     opened.await.unwrap();
     drop(wire);
 
-    // The same bytes fail on a new connection, whose challenge differs.
+    // The same bytes fail on a new connection, because its challenge differs.
     let (mut again, another) = open().await;
     assert_ne!(another, challenge);
     again.write(&text_message(&recorded)).await;

@@ -234,7 +234,7 @@ async fn roles_from_an_authorization_system_become_role_bindings() {
     system
         .send("data", 2, &policy("add", "alice", "workloads-view", None))
         .await;
-    // The first role does not exist, and the second is not allowed.
+    // The role `root` does not exist, and the role `cluster-manage` is not allowed.
     system
         .send("data", 3, &policy("add", "alice", "root", None))
         .await;

@@ -68,7 +68,7 @@ async fn an_agent_logs_why_its_report_is_refused() {
         }
     };
     let line = tokio::time::timeout(NEVER, refused).await.unwrap();
-    // Like bcs-api, the gateway replies with the status 200.
+    // Like bcs-api, the gateway replies with the status 200 even if it refuses the report.
     assert!(line.contains("200 OK") && line.contains("localServers"), "{line}");
     // The tunnel works although the report was refused.
     scene.until_reached().await;

@@ -117,7 +117,7 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
         "registry:\n  refuseLatest: true"
     );
 
-    // Mistakes name the line, which the editor marks.
+    // Each mistake is reported with its line, and the editor marks this line.
     browser.edit("settings", "").await;
     browser
         .edit("definitions", &images().replace("rules:", "rulez:"))
@@ -188,7 +188,7 @@ async fn edited_text_in_the_playground_can_be_saved_and_shared() {
     browser.edit("object", POD).await;
     browser.find_with("#outcome h2", "changed").await;
 
-    // The saved case passes.
+    // The test case that the playground saves passes.
     let script = "
         const [form, done] = [document.querySelector('form.playground'), arguments[0]];
         return fetch('/playground/test-case', { method: 'POST', body: new URLSearchParams(new FormData(form)) })

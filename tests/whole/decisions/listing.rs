@@ -177,7 +177,7 @@ async fn a_request_is_replayed_through_the_live_chains() {
         Some(0.0)
     );
 
-    // A replay would call the webhook again.
+    // A replay is refused if it would call the webhook again, unless `--call-webhooks` allows that.
     let webhook =
         "    - name: remote\n      webhook: { protocol: AdmissionReview, url: \"https://127.0.0.1:1/\" }\n";
     replace(&scene.path("chains.yaml"), chains() + webhook).unwrap();

@@ -82,7 +82,7 @@ fn definitions_and_configurations_on_the_pages_are_valid() {
         let is_definition = block.text.lines().any(|line| line.starts_with("kind:"));
         let mistakes = if is_definition {
             load_text(&name, &block.text)
-                // Documents of these kinds define no chain.
+                // A `SyncSet` and an `ExpansionTemplate` define no chain.
                 .map(|chains| {
                     let has_none = ["kind: SyncSet", "kind: ExpansionTemplate"]
                         .iter()

@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use super::scene::{Hot, chain};
 
-/// Two modules that compile until a limit stops them, which takes minutes, occupy both compilers.
+/// Two modules occupy both compilers: each compiles for minutes, until a limit stops it.
 #[tokio::test]
 async fn changes_without_compilation_do_not_wait_for_a_compiler() {
     let hot = Hot::new().await;

@@ -58,7 +58,7 @@ fn can_mount() -> bool {
 
 fn small_disk(at: &Path) -> Vec<OsString> {
     fs::create_dir_all(at).unwrap();
-    // The mount belongs to the user, not to root.
+    // This user owns the mount, because root inside the namespace is this user.
     mounted(&format!(
         "mount -t tmpfs -o size=2m,mode=700 none '{}'",
         at.display()

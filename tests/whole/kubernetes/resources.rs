@@ -226,7 +226,7 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
     server.until_revision(2).await;
     assert!(server.message().await.contains("first"));
 
-    // The chain's name contains a slash, in paths and in arguments of commands.
+    // In paths and in arguments of commands, the name of such a chain contains a slash: `test/pods`.
     let verdict = server.review("/validate/test/pods", &POD.review("p1")).await;
     assert!(verdict.message().contains("first"), "{}", verdict.message());
     for arguments in [
@@ -372,7 +372,7 @@ async fn definitions_are_checked_before_they_are_stored() {
         }
     }
 
-    // Plugins on this host may not use that much memory.
+    // Plugins on this host may use at most 1 GiB of memory.
     let mut large = with_source("oci://127.0.0.1:1/a:1");
     large["spec"]["stages"][0]["plugin"]["memory"] = json!("2GiB");
     let verdict = server.review("/definitions", &create(&large)).await;

@@ -99,7 +99,7 @@ async fn the_status_of_a_chain_says_whether_it_is_live() {
     assert_eq!(disabled.code, Some(0), "{}", disabled.stderr);
     until(&setting, "zother", 1, ("Enforced", "False", "Disabled")).await;
 
-    // No write caused another write.
+    // Writing a status causes no further writes.
     assert_eq!(setting.server.count("patch", "pods/status"), 3);
     assert_eq!(setting.server.count("patch", "zother/status"), 2);
     let now = setting.server.object(PLURAL, "", "zother").unwrap();

@@ -99,7 +99,7 @@ async fn new_connections_are_served_until_the_shutdown_delay_is_over() {
     for (client, is_http1) in [(&held.server.client, true), (&*newcomer, false)] {
         let reply = client.send(request(&quick, &POD.review("late"))).await.unwrap();
         assert_eq!(reply.json().unwrap()["response"]["allowed"], true);
-        // HTTP/2 has no `Connection` header. Its clients are notified when the port is closed.
+        // HTTP/2 has no `Connection` header, so its clients are notified later, when the port is closed.
         let close = reply
             .headers
             .get("connection")

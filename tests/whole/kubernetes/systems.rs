@@ -137,7 +137,7 @@ async fn policies_stored_in_the_cluster_are_evaluated() {
         assert_eq!(there.get("status"), None);
     }
 
-    // After a policy is deleted, it no longer denies requests, and other policies do.
+    // A deleted policy no longer denies requests, and the other policies still do.
     setting.server.delete(BINDINGS, "", "all");
     until_message(&server, "by a chain").await;
 }

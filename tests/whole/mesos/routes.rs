@@ -123,7 +123,7 @@ async fn every_route_of_the_scheduler_is_forwarded() {
     }
     wrong.extend(mesos.scheduler.problems());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // The only scheduler executed all writes.
+    // There is only one scheduler, and it executed all writes.
     let by = mesos.scheduler.address();
     assert!(mesos.cluster.writes().iter().all(|write| write.by == by));
 }

@@ -125,7 +125,7 @@ pub(crate) async fn no_client_becomes_another_user(cluster: Arc<Cluster>) {
         assert!(reply.starts_with(&format!("HTTP/1.1 {code}")), "{lines}: {reply}");
     }
 
-    // The same attempts over HTTP/2, where a header may be repeated.
+    // The attempts are repeated over HTTP/2, where a header may occur more than once.
     let authority = String::from_utf8(gateway.scene.authority("certs")).unwrap();
     let client = Client::over_http2(Trust {
         authorities: &authority,

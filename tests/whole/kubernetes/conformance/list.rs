@@ -234,7 +234,7 @@ pub(super) const LIST: &[Row] = &[
         "v1beta1: every field is sent, including the requested kind and resource",
         Met,
     ),
-    // C6: messages of denials for users.
+    // C6: the messages that users get with denials.
     ("C6.1", "no status: 400, without explanation", Met),
     ("C6.2", "a message", Met),
     ("C6.3", "a reason, which is the message too", Met),

@@ -273,7 +273,7 @@ fn changing_rows() -> Vec<Row> {
         reviewed: CUSTOM_UPDATE,
         ..row
     };
-    // The old object must not have the label, or else it would be selected too.
+    // The operation is CREATE, because the selector would also match the old object of an UPDATE, which has the label.
     let removes = |name, reviewed: ReviewedResource<'static>| {
         let webhooks = vec![("remove-label", json!({})), ("disallow", selects("remove"))];
         let reviewed = ReviewedResource {
