@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manifest_of_a_workspace_has_no_name() {
+    fn the_manifest_of_a_workspace_has_no_package_name() {
         assert_eq!(
             name("[package]\nname = \"a-b\"\nversion = \"1\"\n").as_deref(),
             Some("a-b")
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn every_folder_of_plugins_is_a_package() {
+    fn every_directory_below_plugins_is_a_package() {
         for folder in ["plugins", "tests/guests"] {
             let folder = root().join(folder);
             let packages = packages(&folder).expect("the folder can be read");

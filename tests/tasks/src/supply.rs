@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unreachable_advisories_fail_unless_they_may_be_skipped() {
+    fn unreachable_advisories_fail_the_audit_unless_they_are_optional() {
         let nowhere = "file:///nowhere/advisory-db";
         assert!(!is_reachable(nowhere));
         assert!(unreachable(nowhere, true).is_ok(), "it is skipped");
