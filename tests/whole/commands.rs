@@ -657,7 +657,7 @@ async fn run_accepts_a_plugin_with_its_settings() {
 
 /// `run` accepts the output of `kubectl get -o yaml`, several documents, a directory and standard input.
 #[tokio::test]
-async fn run_accepts_many_requests() {
+async fn run_accepts_lists_documents_directories_and_standard_input() {
     let directory = tempfile::tempdir().unwrap();
     let chain = write(
         &directory,

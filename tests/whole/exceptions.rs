@@ -37,7 +37,7 @@ fn deployment(name: &str, replicas: u32) -> String {
 }
 
 #[tokio::test]
-async fn the_example_passes_check_and_exempts_requests() {
+async fn the_exceptions_example_passes_check_and_exempts_requests() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let page = Page::read("docs/exceptions.md").yaml();

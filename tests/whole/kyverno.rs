@@ -70,7 +70,7 @@ fn object(kind: &str, name: &str, image: &str) -> Value {
 }
 
 #[tokio::test]
-async fn policies_run_with_lookups_exceptions_and_pod_controllers() {
+async fn kyverno_policies_run_with_lookups_exceptions_and_pod_controllers() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let page = Page::read("docs/kyverno.md").yaml();

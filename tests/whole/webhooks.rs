@@ -565,7 +565,7 @@ async fn a_bcs_admissionwebhook_is_served_unchanged() {
 }
 
 #[tokio::test]
-async fn the_listener_serves_tls() {
+async fn the_listener_serves_tls_and_checks_client_certificates() {
     let directory = tempfile::tempdir().unwrap();
     let (ours, theirs) = (directory.path().join("ours"), directory.path().join("theirs"));
     for (out, host) in [(&ours, "localhost"), (&theirs, "localhost")] {

@@ -52,7 +52,7 @@ async fn a_printed_kubeconfig_has_the_path_of_its_cluster() {
 }
 
 #[tokio::test]
-async fn the_agents_manifests_contain_its_token_and_rights() {
+async fn the_manifests_of_an_agent_contain_its_token_and_rights() {
     let directory = tempfile::tempdir().unwrap();
     let token = directory.path().join("token");
     fs::write(&token, "register-token-1\n").unwrap();

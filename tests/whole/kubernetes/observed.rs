@@ -121,7 +121,7 @@ async fn a_cluster_lookup_has_a_trace_span() {
 }
 
 #[tokio::test]
-async fn a_policy_of_kyverno_is_replayed_without_the_cluster_and_the_servers() {
+async fn a_kyverno_policy_is_replayed_without_the_cluster_and_the_servers() {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
     let address = api_server(&directory).await;

@@ -139,7 +139,7 @@ spec:
 
 /// A program whose chains are resources may read them, write their statuses, and watch the other Pods.
 #[tokio::test]
-async fn rights_and_webhooks_are_printed_for_chains_as_resources() {
+async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
     let text = |more: &str| {
         format!(
             "dialect: {{ kubernetes: {{}} }}\ncluster: {{}}\ndefinitions: [ {{ kubernetes: {{}} }} ]\n{more}"

@@ -93,7 +93,7 @@ async fn certificates_in_a_directory_are_used_in_the_manifests() {
 }
 
 #[tokio::test]
-async fn the_example_can_be_installed() {
+async fn the_kubernetes_example_can_be_installed() {
     let example = repository().join("docs/examples/kubernetes");
     let output = tempfile::tempdir().unwrap();
     // The example's chains refer to plugins in the repository, which `cargo task plugins` builds.

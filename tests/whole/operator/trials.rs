@@ -107,7 +107,7 @@ async fn requests_are_recorded_and_replayed() {
 
 /// The recorded answers become the expected answers of the cases.
 #[tokio::test]
-async fn requests_are_recorded_as_cases() {
+async fn requests_can_be_recorded_as_test_cases() {
     let setup = Setup::with(&chain("one.wasm", "")).await;
     let cases = setup.path("new/cases");
     record_three(

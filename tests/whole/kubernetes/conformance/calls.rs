@@ -31,7 +31,7 @@ async fn one_by_one(server: &Server, hooks: &Hooks, chains: &[&str]) -> Vec<usiz
 }
 
 #[tokio::test]
-async fn connections_are_pooled_by_server_and_authority() {
+async fn webhook_connections_are_pooled_by_server_and_authority() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::over(&["h2"], directory.path(), |_, _| async { Answer::allow() }).await;
     let at_url = json!({"clientConfig": hooks.by_url("/allow")});
@@ -77,7 +77,7 @@ async fn calling_together(protocol: &str) -> (Arc<Server>, Hooks) {
 }
 
 #[tokio::test]
-async fn ten_calls_run_concurrently() {
+async fn ten_webhook_calls_run_concurrently() {
     let (server, hooks) = calling_together("http/1.1").await;
     let opened = at_once(&server, &hooks).await;
     assert_eq!(opened.len(), CALLS, "none waits for another");
