@@ -7,7 +7,7 @@ use crate::Error;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NetworkConfig {
-    /// A PEM file of CAs that are trusted in addition to those of the operating system.
+    /// A PEM file of CAs that are trusted in addition to the CAs of the operating system.
     pub ca: Option<PathBuf>,
     /// The proxy for all requests except to hosts in `NO_PROXY`. Default: `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` of
     /// the environment.

@@ -87,7 +87,8 @@ pub enum CompiledCode {
     Memory(Vec<u8>),
 }
 
-/// The first bytes of an entry that begins with a digest. The digest of the rest of the entry follows.
+/// Marks an entry that contains its own digest. Except in compiled forms, the entry begins with this mark, and the
+/// digest of the rest follows.
 const MAGIC: &[u8; 8] = b"admstr01";
 const HEADER: usize = MAGIC.len() + 32;
 

@@ -76,7 +76,7 @@ pub struct ItemPath(Template<Pointer>);
 #[error("`{0}` is not a path with pointers into an item: write `/v1/job/{{/ID}}`")]
 pub struct InvalidItemPath(String);
 
-/// Why a list or one of its items could not be read.
+/// The reason why a list or one of its items could not be read.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListError {

@@ -20,8 +20,8 @@ pub struct Fingerprint {
     pub(crate) extensions: Extensions,
 }
 
-/// The file name extensions, in lower or upper case, that select which files in a directory are read. Hidden files are
-/// then left out. An empty list selects all files.
+/// The file name extensions, in lower or upper case, of the files that are read in a directory. Hidden files are left
+/// out. An empty list selects all files, including hidden ones.
 pub type Extensions = &'static [&'static str];
 
 /// Returns whether the name of a directory entry selects it to be read. Backups of editors are not selected: `a.yaml~`,

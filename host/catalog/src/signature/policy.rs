@@ -125,7 +125,7 @@ pub struct Keyless {
     pub issuer: IssuerUrl,
 }
 
-/// The requirements for a signature by the owner of a known certificate, which need not contain an identity.
+/// The requirements for a signature by the owner of a known certificate. The certificate need not contain an identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certified {
     pub certificate: SigningCertificate,

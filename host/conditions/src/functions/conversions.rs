@@ -116,7 +116,7 @@ pub(super) fn go_float(number: f64) -> String {
     }
 }
 
-/// Parses a number. The error message is that of Go's `strconv` function with this name.
+/// Parses a number. An error has the message of Go's `strconv` function with this name.
 fn parse<T: FromStr>(machine: &mut Machine<'_>, text: &str, function: &str) -> Result<T, Fault> {
     machine.charge_bytes(text.len())?;
     text.parse()

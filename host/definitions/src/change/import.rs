@@ -31,7 +31,7 @@ pub struct Import {
     pub definitions: Vec<Imported>,
     /// The reasons why documents were skipped, a sentence each.
     pub skipped: Vec<String>,
-    /// The text of a file that contains the native chains, and the definitions that were not converted.
+    /// The text of a file with the native chains and the definitions that were not converted.
     pub text: String,
 }
 

@@ -139,7 +139,7 @@ impl Document {
     }
 }
 
-/// Replaces these parts of the text. If parts overlap, which aliases can cause, only the larger one is replaced.
+/// Replaces these parts of the text. Aliases can make parts overlap; then only the larger part is replaced.
 pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> String {
     parts.sort_by_key(|(part, _)| (part.start, Reverse(part.end)));
     let mut end = 0;

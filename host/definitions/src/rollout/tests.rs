@@ -204,7 +204,7 @@ fn a_larger_share_includes_the_requests_of_a_smaller_one() {
         before = now;
     }
     assert!(before.iter().all(|is_in| *is_in), "all of them at the end");
-    // Each stage picks its share differently: the namespaces in one stage's half differ from those in another's.
+    // Each stage picks its share differently: a namespace may be in one stage's half, but not in another stage's half.
     let half = share("50%");
     assert_ne!(included(STAGE, half), included("Mutating:pods/labels", half));
     // The result is the same in all replicas and in later versions of the program.

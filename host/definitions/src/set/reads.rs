@@ -104,8 +104,8 @@ impl Reads {
         self.definitions_or(files, |_| None)
     }
 
-    /// Returns the definitions in these files. `unnamed` may identify those without a readable name; others are left
-    /// out.
+    /// Returns the definitions in these files. If the name of a definition cannot be read, `unnamed` may identify the
+    /// definition; otherwise, it is left out.
     pub(crate) fn definitions_or<'a>(
         &self,
         files: impl IntoIterator<Item = &'a ReadFile>,

@@ -1,4 +1,4 @@
-//! Finds definitions that are unusable, and decides what is served instead.
+//! Finds unusable definitions, and decides what is served instead of them.
 
 use std::{
     collections::BTreeMap,

@@ -85,7 +85,7 @@ fn read(values: &[String], form: Form) -> Option<Value> {
     Some(match form {
         Form::Text => json!(first),
         Form::Texts => json!(values),
-        // Kubernetes reads any value except `false` and `0` as true, for a Boolean parameter.
+        // For a Boolean parameter, Kubernetes reads any value except `false` and `0` as true.
         Form::Flag => json!(!matches!(first.to_ascii_lowercase().as_str(), "false" | "0")),
         Form::Numbers => {
             let numbers = values.iter().flat_map(|value| value.split(','));

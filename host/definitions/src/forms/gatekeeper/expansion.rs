@@ -80,7 +80,8 @@ impl ExpansionDocument {
         self.apply_to.iter().any(|entry| entry.is_for(kind))
     }
 
-    /// Reports a cycle, in which a kind generates itself through several templates. Gatekeeper ignores all of them.
+    /// Reports a cycle, in which a kind generates itself through several templates. Gatekeeper ignores all templates of
+    /// a cycle.
     pub(super) fn check_cycles(
         &self,
         others: &[&Self],

@@ -27,7 +27,7 @@ use crate::{
 
 /// The name of the chain with all mutators. Names decide the order of calls, so it begins like Gatekeeper's webhooks.
 pub(super) const CHAIN: &str = "gatekeeper-mutation";
-/// The name of the stage, which Gatekeeper's webhook has too.
+/// The name of the stage, and of Gatekeeper's webhook.
 const STAGE: &str = "mutation.gatekeeper.sh";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,7 +10,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct SyncDocument {
     pub(super) kinds: Vec<ClusterKind>,
-    /// The namespaces in which constraints are not enforced at admission. Names may be globs, as in the next field.
+    /// The namespaces in which constraints are not enforced at admission. Here and in `excluded_from_mutation`, names
+    /// may be globs.
     pub(super) excluded_namespaces: Vec<String>,
     pub(super) excluded_from_mutation: Vec<String>,
 }
@@ -72,7 +73,7 @@ pub(super) fn read_kind(node: &Node<'_>) -> Option<GroupVersionKind> {
     })
 }
 
-/// Reads an entry of `match`, which excludes its namespaces from the listed processes.
+/// Reads an entry of `match`. The entry excludes its namespaces from the processes that it lists.
 fn read_exclusion(node: &Node<'_>, sync: &mut SyncDocument) {
     let Some(mut fields) = node.object() else {
         return;

@@ -124,7 +124,7 @@ fn write_policies(spec: &StageSpec, object: &mut Map<String, Json>) {
     }
 }
 
-/// Returns names and expressions of a stage's match conditions, including those of its hook.
+/// Returns the names and expressions of a stage's match conditions, including the conditions of its hook.
 pub(crate) fn conditions(stage: &StageDefinition) -> Vec<(&str, &str)> {
     let mut conditions = stage.spec.match_conditions.expressions();
     conditions.extend(stage.hook.conditions());

@@ -28,7 +28,7 @@ pub(super) struct Canary {
     location: ValueLocation,
 }
 
-/// Reads the annotations of a SidecarSet, and warns about those that only OpenKruise supports.
+/// Reads the annotations of a SidecarSet, and warns about annotations that only OpenKruise supports.
 pub(super) fn read(metadata: &Node<'_>, name: &str, warnings: &mut Vec<Mistake>) -> Option<Canary> {
     let annotations = super::field(metadata, "annotations")?.children();
     let find = |key: &str| annotations.iter().find(|(found, _)| *found == Some(key));

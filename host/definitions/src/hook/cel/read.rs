@@ -72,7 +72,7 @@ pub(crate) fn read(node: &Node<'_>, phase: Phase) -> Option<CelDefinition> {
     })
 }
 
-/// Reads the expressions of a Kubernetes policy, except those with a mistake.
+/// Reads the expressions of a Kubernetes policy. Leaves out expressions with a mistake.
 pub(crate) fn read_policy(fields: &mut Fields<'_>, has_params: bool) -> (Policy, Vec<WrittenExpression>) {
     check_as_kubernetes(fields);
     let mut compiler = PolicyCompiler::new(has_params);
@@ -82,7 +82,7 @@ pub(crate) fn read_policy(fields: &mut Fields<'_>, has_params: bool) -> (Policy,
     read_expressions(fields, compiler, conditions)
 }
 
-/// Reads and rewrites the expressions of a Kyverno policy, except those with a mistake.
+/// Reads and rewrites the expressions of a Kyverno policy. Leaves out expressions with a mistake.
 pub(crate) fn read_kyverno(
     fields: &mut Fields<'_>,
     namespace: Option<&str>,
