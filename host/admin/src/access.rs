@@ -262,7 +262,7 @@ fn no_browser(head: &Parts) -> Result<(), Denied> {
 }
 
 /// Refuses requests whose host is not a loopback name. By DNS rebinding, a page can make its own host name resolve to
-/// this machine, but the browser still sends that name as the host.
+/// this machine, but the browser still sends the page's host name.
 fn loopback_host(head: &Parts) -> Result<(), Denied> {
     let named = head
         .headers

@@ -1,6 +1,8 @@
-//! The console: pages for browsers, rendered on the server. They show the data of the API, to users with its roles.
+//! The console: pages for browsers, rendered on the server. They show the data of the API to users who have roles
+//! there.
 //!
-//! Its routes are not in the table of the API, because the OpenAPI document describes interfaces for programs.
+//! The console's routes are not in the table of the API, because the OpenAPI document describes interfaces for
+//! programs.
 
 mod alerts;
 mod applies;

@@ -51,7 +51,7 @@ pub(crate) struct DecisionQuery {
     pub(crate) since: Option<String>,
     /// Lists only decisions with a smaller id, the `next` of the previous reply.
     pub(crate) before: Option<u64>,
-    /// The most decisions in a list, 1 to 1000. Default: 100. There are fewer if they are large.
+    /// The maximum number of decisions in a list, 1 to 1000. Default: 100. Large decisions make the list shorter.
     pub(crate) limit: Option<usize>,
     /// Begins a stream after the decision with this id, if it is still in memory. Default: from now on.
     pub(crate) after: Option<u64>,

@@ -333,7 +333,7 @@ fn admit(api: &Api, head: &Parts, role: Role) -> Result<(Caller, Role), Denied> 
     admitted
 }
 
-/// Checks that the content type of a body, if it has one, is one of the known types.
+/// Checks that the content type of a body is one of the known types. A body without a content type is accepted.
 pub(crate) fn media_type(head: &HeaderMap, known: &[&str]) -> Result<(), ApiError> {
     let Some(value) = head.get(CONTENT_TYPE) else {
         return Ok(());

@@ -49,7 +49,7 @@ pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Returns the given paths, or by default those in the configuration.
+/// Returns the given paths. If none are given, returns the paths of the definitions in the configuration.
 pub(crate) fn definitions_or_configured(given: &[PathBuf], config: Option<&Config>) -> Vec<PathBuf> {
     match (config, given) {
         (Some(config), []) => config.definition_files().map(Path::to_owned).collect(),

@@ -37,7 +37,7 @@ pub(crate) const SECRET: u32 = 0o600;
 /// The mode of a file that everyone may read.
 pub(crate) const PUBLIC: u32 = 0o644;
 
-/// A temporary file that already has its complete content, and that is to be published at `path`.
+/// A temporary file with its complete content. Publishing it renames it to `path`.
 pub(crate) struct FileDraft<'a> {
     path: &'a Path,
     file: NamedTempFile,

@@ -31,7 +31,8 @@ struct Language {
     environment: &'static [(&'static str, &'static str)],
 }
 
-/// A step that installs dependencies: before the first build, and when a file that names them has changed.
+/// A step that installs dependencies. It runs before the first build, and when a file that names dependencies has
+/// changed.
 #[derive(Debug)]
 struct SetupStep {
     /// The path that exists after the dependencies were installed.
@@ -322,7 +323,7 @@ impl Project {
         })?)
     }
 
-    /// Installs dependencies, unless they are installed and the files that name them have not changed since.
+    /// Installs dependencies, unless they are already installed for the current content of the files that name them.
     fn install(&self, setup: &SetupStep) -> crate::Result<()> {
         let SetupStep {
             result,

@@ -218,7 +218,7 @@ async fn report(table: &Table, LocatedRequest { place, request }: LocatedRequest
 }
 
 impl HookArguments {
-    /// Reads the named configuration, or for `--request` the one in the current directory.
+    /// Reads the named configuration. If none is named, `--request` uses the configuration in the current directory.
     pub(crate) fn config(&self, requests: &RequestArguments) -> crate::Result<Option<Config>> {
         let default = Path::new(DEFAULT_CONFIG);
         let default = (requests.object.request.is_some() && default.exists()).then_some(default);

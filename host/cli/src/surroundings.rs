@@ -21,7 +21,7 @@ use parking_lot::RwLock;
 
 use crate::{arguments::existing, host, request_file};
 
-/// The maximum number of calls in flight. Requests run one at a time, so it is small.
+/// The maximum number of calls in flight. Requests run one at a time, so a small number suffices.
 const CALLS_IN_FLIGHT: u32 = 4;
 
 /// The cluster and servers that the plugins see during one request.

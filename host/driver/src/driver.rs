@@ -88,7 +88,7 @@ pub struct Driver {
     front_end: FrontEnd,
     sinks: DecisionSinks,
     registrar: Option<Registrar>,
-    /// The drivers with which this one agrees on a table in ZooKeeper; `None` if replicas do not agree there.
+    /// The drivers with which this driver agrees on a table in ZooKeeper; `None` if replicas do not agree there.
     drivers: Option<Drivers>,
     connections: Connections,
     host: Host,

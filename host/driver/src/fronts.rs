@@ -55,7 +55,7 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
         None
     }
 
-    /// Returns the connection settings of the upstream; `None` for a front end without one.
+    /// Returns the connection settings of the upstream; `None` for a front end without an upstream.
     fn upstream(&self) -> Option<&UpstreamConfig> {
         None
     }
@@ -196,7 +196,7 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Waits until the front end can answer requests; `None` if it can immediately after its start.
+    /// Waits until the front end can answer requests; `None` if no wait is needed after its start.
     fn becomes_ready(&self) -> Option<BoxFuture<'_, ()>> {
         None
     }
@@ -264,7 +264,7 @@ struct FrontRow {
     admin_routes: fn() -> Vec<Route>,
 }
 
-/// Returns the routes of all front ends at the admin port. Every driver has all of them.
+/// Returns the routes of all front ends at the admin port. Every driver has all of these routes.
 pub(crate) fn admin_routes() -> Vec<Route> {
     FRONTS.iter().flat_map(|row| (row.admin_routes)()).collect()
 }

@@ -93,7 +93,7 @@ pub(crate) fn listed(node: &Node<'_>) -> Option<Vec<(String, Labels)>> {
         .collect()
 }
 
-/// Reads a Namespace document. Only its name and labels are used.
+/// Reads a document of the kind Namespace. Only the namespace's name and labels are used.
 fn namespace(node: &Node<'_>) -> Option<(String, Labels)> {
     let fix = "name the namespace";
     let mut fields = node.object()?.ignoring_others();

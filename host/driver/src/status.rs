@@ -96,7 +96,7 @@ pub(crate) struct StatusSources {
 }
 
 impl StatusSources {
-    /// Returns why requests should go to other replicas; `None` if this one is ready.
+    /// Returns the reason why requests should go to other replicas; `None` if this replica is ready.
     pub(crate) fn not_ready(&self) -> Option<&'static str> {
         let replicas = self.replicas.as_deref();
         if replicas.is_some_and(|replicas| !replicas.is_ready(&self.host)) {

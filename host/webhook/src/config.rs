@@ -26,7 +26,7 @@ impl WebhookConfig {
     pub const DEFAULT_RESPONSE_LIMIT: usize = 8 * 1024 * 1024;
 
     /// The default of [`connect_timeout`](Self::connect_timeout). The operating system retransmits a lost SYN after 1
-    /// s, so the server can still answer the second one.
+    /// s, so the server can still answer the second SYN.
     pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
     /// Creates a configuration without a CA bundle and with the default limits.

@@ -112,7 +112,7 @@ fn label(action: RolloutAction) -> &'static str {
     }
 }
 
-/// Shows when the current step of a rollout ends, and a bar of its progress.
+/// Shows when the current step of a rollout ends, and a bar with the progress of the step.
 fn countdown(rollout: &RolloutStatus, now: Moment) -> Markup {
     let Some(next) = rollout.next else {
         return html! { (rollout.state) };

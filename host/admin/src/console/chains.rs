@@ -50,7 +50,7 @@ pub(super) fn address(phase: Phase, name: &str) -> String {
     format!("/chains/{phase}/{}", utf8_percent_encode(name, PATH))
 }
 
-/// Returns the address of a stage, which is an anchor on the page of its chain.
+/// Returns the address of a stage: an anchor on the page of the stage's chain.
 pub(super) fn stage_address(phase: Phase, chain: &str, stage: &str) -> String {
     let stage = utf8_percent_encode(stage, PATH);
     format!("{}#stage-{stage}", address(phase, chain))
@@ -76,7 +76,7 @@ fn overview(host: &Host) -> Markup {
     }
 }
 
-/// A live chain, with its rates of the last minute if it had requests.
+/// A live chain, and its rates of the last minute; `None` if it had no requests.
 type RatedChain<'a> = (&'a ChainStatus, Option<&'a ChainRates>);
 
 pub(super) fn with_rates<'a>(status: &'a Status, rates: &'a [ChainRates]) -> Vec<RatedChain<'a>> {

@@ -197,7 +197,7 @@ impl CommandTargets {
     }
 }
 
-/// Shows a decision, under its own heading if the page shows several with the same uid.
+/// Shows a decision. It has its own heading if the page shows several decisions with the same uid.
 fn article(
     detail: &DecisionDetail,
     session: &Session,
@@ -326,7 +326,7 @@ fn stage_row(decision: &DecisionRecord, stage: &StageRecord, whole: u64) -> Mark
     }
 }
 
-/// Returns the lines that the plugin logged as one text.
+/// Returns one text with all lines that the plugin logged.
 fn log(stage: &StageRecord) -> String {
     let mut text = String::new();
     for line in &stage.log {

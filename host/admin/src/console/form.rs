@@ -26,7 +26,7 @@ pub(super) struct ChangeForm<T, const LIMIT: usize = SMALL_BODY> {
     pub(super) fields: T,
 }
 
-/// The hidden key in every form, which proves that a page of this console sent it.
+/// The hidden key in every form. The key proves that a page of this console sent the form.
 #[derive(Deserialize)]
 struct FormKey {
     #[serde(default)]

@@ -72,7 +72,7 @@ pub(super) fn plain_page(title: &str, content: &Markup) -> Html<String> {
     Html(frame(title, None, content).into_string())
 }
 
-/// Returns the hidden field with the key of the session, which every form needs.
+/// Returns the hidden field that every form needs, with the session's key.
 pub(super) fn form_key(session: &Session) -> Markup {
     html! { input type="hidden" name="form_key" value=(session.form_key); }
 }

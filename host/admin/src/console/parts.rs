@@ -88,7 +88,7 @@ pub(super) fn segment(tone: Tone, start: u128, length: u128) -> Markup {
     }
 }
 
-/// Draws a bar that shows how close a number is to its limit.
+/// Draws a bar that shows how close a number is to `limit`.
 pub(super) fn meter(number: u64, limit: u64) -> Markup {
     let part = (u128::from(number) * 1000 / u128::from(limit.max(1))).min(1000);
     let tone = match part {

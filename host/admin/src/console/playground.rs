@@ -181,8 +181,8 @@ async fn show(
 }
 
 impl PlaygroundQuery {
-    /// Returns the chain's definitions, and the request of the decision or else the chain's last request. If the log
-    /// has no objects of that request, an example takes its place.
+    /// Returns the chain's definitions and a request: the request of the decision, or else the chain's last request. If
+    /// the log has no objects of that request, the request is an example.
     async fn fields(self, api: &Api, session: &Session) -> Result<PlaygroundFields, ApiError> {
         let dialect = api.sources.dialect.as_deref();
         let example = dialect.and_then(|dialect| http_text::write(dialect, None));
@@ -318,7 +318,8 @@ fn editor(name: &str, label: &str, text: &str, rows: u8) -> Markup {
         div.field {
             label for=(name) { (label) }
             code-editor {
-                // The text area begins with a line break, because HTML parsers drop its first one.
+                // The text area begins with an additional line break, because HTML parsers drop the first line break in
+                // it.
                 textarea id=(name) name=(name) rows=(rows) spellcheck="false" autocapitalize="off" autocomplete="off" wrap="off" { "\n" (text) }
             }
         }

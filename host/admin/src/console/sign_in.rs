@@ -115,7 +115,7 @@ fn own_address(next: &str) -> &str {
     if is_own { next } else { "/" }
 }
 
-/// Replies to a request without a session with the sign-in page, which leads to the requested page.
+/// Replies to a request without a session with the sign-in page. After signing in, the user gets the requested page.
 pub(super) fn required(head: &Parts, why: SignInReason) -> Response {
     let next = match head.method {
         http::Method::GET => head.uri.path_and_query().map_or("", |next| next.as_str()),

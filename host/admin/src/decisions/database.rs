@@ -31,7 +31,7 @@ const CONNECTIONS: u32 = 4;
 
 const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// If the database is too large, one in `REMOVED_ONE_IN` of its decisions is deleted at a time, the oldest first.
+/// If the database is too large, the oldest decisions are deleted: one in `REMOVED_ONE_IN` of all decisions at a time.
 const REMOVED_ONE_IN: i64 = 10;
 
 /// The maximum number of values in a statement. SQLite allows 32,766.
@@ -57,7 +57,8 @@ struct StoredObjects {
 
 impl DecisionDatabase {
     pub(super) async fn open(config: SqliteConfig) -> Result<Self, SinkError> {
-        // If SQLite created the file, everybody could read it; if the file is a pipe, SQLite would wait for its writer.
+        // The file is created here because everybody could read it if SQLite created it. A pipe is refused because
+        // SQLite would wait for the pipe's writer.
         file::append(&config.file).map_err(|source| SinkError::File {
             path: config.file.clone(),
             source,

@@ -17,7 +17,7 @@ use crate::{
 /// The error statuses of `/v1/evaluate` and `/v1/applies`.
 const REFUSALS: &[u16] = &[404, 408, 413, 415, 422, 503];
 
-/// The maximum number of concurrent replies of `/v1/applies`, which may evaluate all conditions with a large object.
+/// The maximum number of concurrent replies of `/v1/applies`. A reply may evaluate all conditions with a large object.
 pub(crate) const EXPLANATIONS: usize = 1;
 
 /// The name of the definitions in messages, unless the request gives a name.
@@ -80,7 +80,7 @@ pub(crate) async fn evaluated(
     evaluated_as(api, caller, request, request.request.request()?).await
 }
 
-/// Evaluates the request `described` in place of the one in `request`.
+/// Evaluates the request `described` instead of the request in `request`.
 pub(crate) async fn evaluated_as(
     api: &Api,
     caller: Option<Caller>,

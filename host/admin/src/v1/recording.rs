@@ -48,10 +48,10 @@ pub(super) fn route() -> Route {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RecordQuery {
-    /// The largest number of requests: 1 to 1,000,000. Default: 1000.
+    /// The maximum number of requests to record: 1 to 1,000,000. Default: 1000.
     #[serde(default)]
     count: Option<usize>,
-    /// The longest time in seconds: 1 to 3600. Default: 60.
+    /// The maximum duration of the recording in seconds: 1 to 3600. Default: 60.
     #[serde(default)]
     seconds: Option<u64>,
     /// The share of the requests that is recorded, such as `10%`. Default: all.

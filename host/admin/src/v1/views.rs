@@ -131,8 +131,8 @@ pub(crate) fn detail(
     Ok(detail)
 }
 
-/// Returns whether values that definitions grant to plugins, which may be secrets, are hidden from clients with this
-/// role. Only users who can change definitions see them.
+/// Returns whether clients with this role must not see the values that definitions grant to plugins. Such values may be
+/// secrets, so only users who can change definitions see them.
 fn hides_grants(role: Option<Role>) -> bool {
     role != Some(Role::Admin)
 }

@@ -96,7 +96,8 @@ impl Bundle {
 }
 
 /// Parses the adapted documents as a Pod would, and checks that each module file is where the Pod expects it. Returns
-/// whether a plugin is a stock plugin without the name of a file; a Pod finds its file by an environment variable.
+/// whether any plugin is a stock plugin that is named without a file. A Pod finds the files of such plugins by an
+/// environment variable.
 fn uses_unnamed_stock_plugin(documents: &BTreeMap<String, String>, directory: &str) -> crate::Result<bool> {
     let folder = Path::new(CHAINS);
     let files = documents

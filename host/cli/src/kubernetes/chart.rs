@@ -46,7 +46,7 @@ const TEMPLATES: [(&str, &str); 12] = templates![
 
 const VALUES: &str = "values.yaml";
 
-/// The directories of a chart that are emptied before it is written, because they contain only generated files.
+/// The directories of a chart that are emptied before the chart is written, because they contain only generated files.
 const OWN_DIRECTORIES: [&str; 3] = ["templates", "files", "crds"];
 
 pub(super) type ChartFiles = BTreeMap<String, Vec<u8>>;
@@ -168,7 +168,7 @@ struct InstallationFacts<'a> {
     calls_out: bool,
     stock_directory: Option<&'a str>,
     modules: Vec<ModuleFiles<'a>>,
-    /// The rules of the ClusterRole, except those for webhook configurations.
+    /// The rules of the ClusterRole, except the rules for webhook configurations.
     cluster_rules: Vec<Json>,
     disruption_budget_version: &'static str,
     autoscaling_version: &'static str,

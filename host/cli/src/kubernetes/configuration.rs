@@ -34,11 +34,13 @@ pub(super) struct Configuration {
     pub(super) admin_files: MountedTexts,
     /// The other files that the configuration names.
     pub(super) files: MountedTexts,
-    /// Whether the operator's configuration named registry credentials, which are left out.
+    /// Whether the operator's configuration named registry credentials. The Pod's configuration leaves them out.
     pub(super) had_credentials: bool,
-    /// Whether the operator's configuration named credentials for HTTP requests by plugins, which are left out.
+    /// Whether the operator's configuration named credentials for HTTP requests by plugins. The Pod's configuration
+    /// leaves them out.
     pub(super) had_plugin_credentials: bool,
-    /// Whether the operator's configuration named headers or a key for the collector of traces, which are left out.
+    /// Whether the operator's configuration named headers or a key for the collector of traces. The Pod's configuration
+    /// leaves them out.
     pub(super) had_tracing_secrets: bool,
     pub(super) names_certificate: bool,
     pub(super) webhook_port: u16,
@@ -218,7 +220,8 @@ impl Configuration {
         self.root.insert("cluster".into(), json!({}));
     }
 
-    /// Makes the Pod serve the API server on its node, and use a kubeconfig next to the other files for the cluster.
+    /// Makes the Pod listen on loopback, for the API server on its node, and connect to the cluster with a kubeconfig
+    /// next to the Pod's other files.
     pub(super) fn serve_node(&mut self) {
         for (section, port) in [("listen", self.webhook_port), ("admin", self.admin_port)] {
             if let Some(Json::Object(section)) = self.root.get_mut(section) {

@@ -194,7 +194,8 @@ fn structural(schema: &Json, root: &Json) -> Json {
             continue;
         };
         match alternatives.iter().map(only_required).collect::<Option<Vec<_>>>() {
-            // A rule replaces the alternatives, because its message is clearer than an API server's.
+            // A CEL rule replaces the alternatives, because the rule's message is clearer than an API server's own
+            // message.
             Some(fields) => {
                 let rule = rules::requiring_one(&fields, keyword == "oneOf");
                 result.insert(rules::VALIDATIONS.to_owned(), json!([rule]));
@@ -241,7 +242,7 @@ fn any(described: &Map<String, Json>) -> Json {
     result.into()
 }
 
-/// Resolves a reference. Keywords next to the reference override those of its target.
+/// Resolves a reference. Keywords next to the reference override the same keywords of its target.
 fn resolved(schema: &Json, root: &Json) -> Map<String, Json> {
     let own = schema.as_object().cloned().unwrap_or_default();
     let target = own

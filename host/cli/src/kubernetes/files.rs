@@ -11,7 +11,8 @@ use super::layout::{CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, KEY_FILE, REL
 
 pub(super) type MountedTexts = BTreeMap<String, String>;
 
-/// Collects the files in `modules`, `pluginHttp`, `tracing` and `signatures`; their paths become those in a Pod.
+/// Collects the files in `modules`, `pluginHttp`, `tracing` and `signatures`, and replaces their paths with paths in a
+/// Pod.
 pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<MountedTexts, String> {
     let mut files = MountedTexts::new();
     let mut take =

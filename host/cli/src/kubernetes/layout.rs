@@ -20,7 +20,7 @@ pub(super) const RELATIVE_ADMIN: &str = "../admin";
 pub(super) const RELATIVE_KUBECONFIG: &str = "../cluster/kubeconfig";
 
 pub(super) const CONFIG_FILE: &str = "admittance.yaml";
-/// The file name of client CAs, in the directory of the configuration and in that of the admin port.
+/// The file name of client CAs, both in the directory of the configuration and in the directory of the admin port.
 pub(super) const CLIENT_CA_FILE: &str = "client-ca.pem";
 /// The key of the certificate in a Secret of the type `kubernetes.io/tls`.
 pub(super) const CERTIFICATE_FILE: &str = "tls.crt";

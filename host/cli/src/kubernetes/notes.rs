@@ -22,8 +22,8 @@ pub(super) fn large_object_note(manifests: &[Manifest]) -> Option<String> {
 
 /// Advises on contents that a chart cannot include.
 pub(super) fn chart_notes(prepared: &PreparedInstallation) -> Vec<String> {
-    /// Helm stores a chart and its rendered objects in a Secret of at most 1 MiB, where modules grow by a factor of
-    /// 1.35.
+    /// Helm stores a chart and its rendered objects in a Secret of at most 1 MiB. In the Secret, modules are larger by
+    /// a factor of 1.35.
     const LARGEST: usize = 768 * 1024;
     let modules = prepared.bundle.modules.iter().flat_map(|module| &module.files);
     let size: usize = modules.map(|(_, bytes)| bytes.len()).sum();

@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 
 use super::PreparedInstallation;
 
-/// Returns the rules of the Pods' ClusterRole, except those for webhook configurations.
+/// Returns the rules of the Pods' ClusterRole, except the rules for webhook configurations.
 pub(super) fn cluster_rules(prepared: &PreparedInstallation) -> Vec<Json> {
     let configuration = &prepared.configuration;
     let mut rules = prepared.needs.rules();

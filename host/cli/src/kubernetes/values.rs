@@ -13,8 +13,8 @@ pub(super) fn label(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Parses the name of the installation, which prefixes the names of its objects. It must start with a letter because it
-/// is also the name of a Service, and be short enough for suffixes.
+/// Parses the name of the installation, with which the names of its objects begin. It must start with a letter because
+/// a Service also has this name, and it must leave room for suffixes.
 pub(super) fn name(text: &str) -> Result<String, &'static str> {
     let name = label(text)?;
     if name.starts_with(|first: char| first.is_ascii_lowercase()) && name.len() <= 40 {

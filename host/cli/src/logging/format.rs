@@ -187,7 +187,8 @@ fn is_harmful(char: char) -> bool {
         || matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Writes a JSON object per line, with the fields of the event. The member `span` contains the fields of its span.
+/// Writes each event as a line with a JSON object of the event's fields. The member `span` contains the fields of the
+/// event's span.
 #[derive(Debug)]
 struct JsonLines;
 

@@ -21,7 +21,7 @@ pub(super) enum PluginTemplate {
     Validating,
     /// Adds a label to objects without it.
     Mutating,
-    /// Refuses objects whose label differs from their namespace's, which it looks up.
+    /// Looks up the namespace of an object, and refuses the object if its label differs from the namespace's label.
     Capabilities,
 }
 

@@ -223,7 +223,7 @@ mod tests {
         let names: Vec<_> = chains.iter().map(|chain| chain.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"]);
 
-        // Each mistake has its position in its own file, although the driver gets one text.
+        // Each mistake is reported at its position in its own file, although the driver gets one text.
         std::fs::write(path("b.yaml"), CHAIN.replace("rules:", "rulez:")).unwrap();
         let files = read_definitions(&[folder.path().to_owned()], &mut io::empty()).unwrap();
         let error = joined(files).unwrap_err().to_string();

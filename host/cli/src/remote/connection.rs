@@ -65,7 +65,7 @@ impl FromStr for ServerUrl {
 }
 
 impl ServerUrl {
-    /// Returns the URL with a path of these segments, which are percent-encoded.
+    /// Returns the URL with a path that consists of these segments, each percent-encoded.
     pub(super) fn url<'a>(&self, segments: impl IntoIterator<Item = &'a str>) -> Url {
         let mut url = self.0.clone();
         // This cannot fail, because the URL has a host.
@@ -143,7 +143,7 @@ impl DriverConnection {
         Ok(token)
     }
 
-    /// Returns a TLS configuration that trusts the system's CAs and those in the arguments.
+    /// Returns a TLS configuration that trusts the system's CAs and the CAs in the arguments.
     pub(super) fn tls(&self) -> Result<rustls::ClientConfig, TlsError> {
         let files = self.certificate.as_ref().zip(self.key.as_ref());
         let identity = files.map(|(certificate, key)| Identity {

@@ -200,7 +200,7 @@ impl DecisionsArguments {
         }
     }
 
-    /// Prints one of several decisions: as a line of text, a line of JSON, or a YAML document.
+    /// Prints one of several decisions as a line of text, a line of JSON, or a YAML document.
     fn print(&self, decision: &DecisionRecord) -> crate::Result<()> {
         let text = match self.query.output {
             Output::Text => line(decision),

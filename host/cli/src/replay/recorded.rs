@@ -35,7 +35,7 @@ struct ReviewExtras {
     recording: Option<RecordingNote>,
 }
 
-/// Opens a file, whose requests are read one at a time.
+/// Opens a file. The returned iterator reads its requests one at a time.
 pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<RecordedAdmission, String>>, String> {
     let file = files::open(path)?;
     let texts = serde_json::Deserializer::from_reader(BufReader::new(file)).into_iter::<Box<RawValue>>();

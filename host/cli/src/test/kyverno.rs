@@ -1,4 +1,4 @@
-//! Reads Kyverno's tests as its command does: policies, objects, and the expected result of each pair.
+//! Reads Kyverno's tests in the same way as Kyverno's command: policies, objects, and the expected result of each pair.
 
 use std::{collections::BTreeSet, path::PathBuf, str::FromStr};
 

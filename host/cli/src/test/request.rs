@@ -93,7 +93,7 @@ fn user(node: &Node<'_>) -> Option<UserInfo> {
     Some(user)
 }
 
-/// Reads an object, which must have a kind, or the file that the node names.
+/// Reads an object that must have a kind, from the node itself or from the file that the node names.
 fn object(node: &Node<'_>) -> Option<Object> {
     let object = object_of(node)?;
     if object.head().kind.as_deref().unwrap_or_default().is_empty() {
@@ -102,7 +102,7 @@ fn object(node: &Node<'_>) -> Option<Object> {
     Some(object)
 }
 
-/// Reads an object, or the file that the node names.
+/// Reads an object from the node itself, or from the file that the node names.
 fn object_of(node: &Node<'_>) -> Option<Object> {
     let object = Object::from_value(value_of(node)?);
     if object.is_none() {
@@ -116,7 +116,7 @@ fn review(node: &Node<'_>) -> Option<Request> {
     Some(node.accept(review)?.request)
 }
 
-/// Reads the text of an HTTP request, or the file that the node names.
+/// Reads the text of an HTTP request from the node itself, or from the file that the node names.
 fn http(node: &Node<'_>, dialect: Option<&dyn Dialect>) -> Option<Request> {
     let text = node.text()?;
     let bytes = if request_file::is_http(text.as_bytes()) {

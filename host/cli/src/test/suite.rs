@@ -60,7 +60,7 @@ pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(suites)
 }
 
-/// Returns whether a file is probably a suite or a test. Mistakes in it are found when it is read.
+/// Returns whether a file is probably a suite or a test. Mistakes in the file are only found when it is read.
 fn is_suite(path: &Path) -> bool {
     let is_yaml = path
         .extension()

@@ -7,7 +7,7 @@ use tracing_subscriber::{Layer as _, filter::Targets, fmt, layer::SubscriberExt 
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
-/// Collects the log lines of this thread until it is dropped.
+/// While this value exists, the log lines of this thread are collected.
 pub(crate) struct Listening {
     _subscriber: DefaultGuard,
     /// With a single subscriber, the first thread that logs a line decides for all threads whether to log it. A second

@@ -45,7 +45,7 @@ pub(super) fn filter() -> DecisionFilter {
     filter
 }
 
-/// Puts events into the queue; drops them while it is full.
+/// Puts events into the queue. While the queue is full, events are dropped.
 async fn read(
     mut decisions: DecisionStream,
     queue: mpsc::Sender<Event>,

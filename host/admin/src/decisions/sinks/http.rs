@@ -19,7 +19,7 @@ use super::{DecisionSink, SinkError, lines};
 use crate::decisions::config::HttpConfig;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The timeout until the server sends the head of its response.
+/// The timeout within which the server must send the head of its response.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum size of a token file, in bytes.
 const MAX_TOKEN_BYTES: usize = 16 << 10;

@@ -102,7 +102,7 @@ fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
     };
     let before = file.metadata()?.len();
     if let Err(error) = file.write_all(lines) {
-        // All lines are written again later, so none may stay in the file.
+        // All lines are written again later, so the lines that were already written are removed.
         let _ = file.set_len(before);
         return Err(error);
     }

@@ -1,5 +1,6 @@
-//! Adds rules in CEL for requirements that structural schemas cannot express. API servers evaluate them from Kubernetes
-//! 1.25 on. They first estimate the cost of rules, so the lists and strings that rules read need bounds.
+//! Adds rules in CEL for requirements that structural schemas cannot express. API servers evaluate such rules since
+//! Kubernetes 1.25. They first estimate the cost of the rules, so the lists and strings that the rules read need
+//! bounds.
 
 use admittance_admission::enumerated;
 use serde_json::{Map, Value as Json, json};

@@ -29,7 +29,7 @@ pub(super) fn text(status: &DriverStatus, now: Moment) -> String {
     format!("{target}{}\n{}", waiting(replicas), table.text())
 }
 
-/// Writes a line for each replica that others wait for, and one if this replica cannot see the others.
+/// Writes a line for each replica that other replicas wait for, and a line if this replica cannot see the others.
 pub(super) fn waiting(replicas: &ReplicasStatus) -> String {
     let waiting = replicas.waiting.iter().map(|sentence| {
         let sentence = harmless(sentence);

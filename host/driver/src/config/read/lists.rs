@@ -5,7 +5,7 @@ use http::uri::PathAndQuery;
 use super::outbound::header;
 use crate::{FrontConfig, config::ListConfig, fronts::method};
 
-/// A list with its node in the file, where mistakes that are found later are reported.
+/// A list, and its node in the file. Mistakes that are found later are reported at the node.
 pub(crate) type ListNode<'a> = (ListConfig, Node<'a>);
 
 const PATH: &str = "write the path of a list, `/v1/jobs?namespace=*`";

@@ -97,7 +97,7 @@ fn digest(node: &Node<'_>) -> Option<Digest> {
     Some(Digest::new(user?, password?))
 }
 
-/// Parses a user name. It must not contain a colon, which separates it from the password.
+/// Parses a user name. It must not contain a colon, because a colon separates the name from the password.
 fn user(text: &str) -> Result<String, String> {
     if text.contains(':') {
         Err(format!("{text:?} is not a valid user: a name has no colon"))

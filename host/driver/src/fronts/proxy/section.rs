@@ -40,7 +40,7 @@ pub(super) fn dialect(node: &Node<'_>) -> Option<Rest> {
     }
 }
 
-/// Reads a route. Returns its node too, where mistakes that are found later are reported.
+/// Reads a route. Also returns its node, at which mistakes that are found later are reported.
 fn route<'a>(node: &Node<'a>) -> Option<(Route, Node<'a>)> {
     let mut fields = node.object()?;
     let methods = fields.get_required("method", METHODS, methods);

@@ -36,7 +36,7 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    /// Returns a client, which connects at its first request. Must be called within a tokio runtime.
+    /// Returns a client that connects when it sends its first request. Must be called within a tokio runtime.
     pub(super) fn new(config: TracingConfig, timeout: Duration) -> Self {
         Self {
             client: Client::builder(TokioExecutor::new()).build(connector(config.tls, timeout)),

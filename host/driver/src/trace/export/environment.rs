@@ -69,7 +69,8 @@ fn complete_with(
     Ok(Some(config))
 }
 
-/// Returns the collector's URL: the variable for traces as it is, or the variable for all signals with a path added.
+/// Returns the collector's URL: the value of the variable for traces, or else of the variable for all signals, with a
+/// path added.
 fn endpoint(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Uri>, TracesError> {
     let given = match (variable(TRACES_ENDPOINT), variable(ENDPOINT)) {
         (Some(url), _) => (TRACES_ENDPOINT, url),

@@ -133,7 +133,7 @@ async fn a_websocket_becomes_a_tunnel() {
     assert!(reply.contains("sec-websocket-accept: x\r\n"), "{reply}");
     write(&mut stream, "bird\n").await;
     assert_eq!(until(&mut stream, "\n").await, "EARLY BIRD\n");
-    // A driver that stops closes its tunnels.
+    // When a driver stops, it closes its tunnels.
     scene.driver.shutdown.signal();
     assert_eq!(scene.driver.stopped().await, Stopped::Cut);
     assert_eq!(rest(&mut stream).await, "");

@@ -16,7 +16,8 @@ use serde_json::Value;
 use super::scheduler::*;
 use crate::harness::*;
 
-/// Starts a scheduler that answers as the master from this request on; also returns its number of requests.
+/// Starts a scheduler that answers as the master from request number `first` on. Also returns a counter of its
+/// requests.
 async fn master_from(first: usize) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let received = Arc::new(AtomicUsize::new(0));
     let count = received.clone();

@@ -88,7 +88,7 @@ fn valid_cel() -> Json {
     json!({"validations": [{"expression": "true"}]})
 }
 
-/// Returns definitions with one mistake each. Both the rules and the reader of definitions must find it.
+/// Returns definitions that each have one mistake. Both the rules and the reader of definitions must find the mistake.
 fn invalid_definitions() -> Vec<Json> {
     let cel = |cel: Json| chain("Mutating", json!({"name": "a", "cel": cel}));
     let plugin = |plugin: Json| chain("Mutating", json!({"name": "a", "plugin": plugin}));
@@ -277,8 +277,8 @@ fn each_place<'s>(schema: &'s Json, count: u64, act: &mut dyn FnMut(&'s Json, u6
     }
 }
 
-/// Returns an upper bound for the cost of a rule for one value: one per word, multiplied by the items of the lists that
-/// the rule iterates over, and a tenth of the length of each string that it reads.
+/// Returns an upper bound for the cost of a rule for one value. Each word costs one, multiplied by the number of items
+/// in the lists that the rule iterates over. Each string that the rule reads costs a tenth of its length.
 fn cost(rule: &str, schema: &Json) -> u64 {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words: Vec<&str> = rule
@@ -341,7 +341,7 @@ fn cel_rules_name_existing_fields_and_cover_every_choice_of_fields() {
             assert!(schema_at(&mut schema, place).is_some(), "{kind}: {place}");
         }
     }
-    // Asserts that wherever the schema of files requires one of several fields, a rule does too.
+    // Asserts that a rule exists wherever the schema of files requires one of several fields.
     fn compare(of_files: &Json, root: &Json, of_resources: &Json, place: &str) {
         let of_files = Json::Object(super::super::resolved(of_files, root));
         let chooses = ["oneOf", "anyOf"].iter().any(|keyword| {

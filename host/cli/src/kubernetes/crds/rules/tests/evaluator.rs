@@ -126,7 +126,7 @@ impl Rules {
     }
 }
 
-/// Makes a schema refuse unknown fields, as API servers drop or refuse them.
+/// Makes a schema refuse unknown fields, because API servers drop or refuse them.
 fn without_unknown(schema: &mut Json) {
     let Some(keywords) = schema.as_object_mut() else {
         return;

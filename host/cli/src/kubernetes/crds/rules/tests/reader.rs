@@ -13,7 +13,7 @@ use super::{
 };
 use crate::schema;
 
-/// A string without a meaning, which is also a field name that does not exist.
+/// A meaningless string, which is also the name of no field.
 const UNKNOWN: &str = "qqqq";
 
 /// Collects the JSON Pointers of the value at `pointer` and of all values in it.
