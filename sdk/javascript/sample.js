@@ -2,7 +2,7 @@
 
 /** Builds a request for an operation on an object. */
 export function requestFor(operation, object, oldObject) {
-  const { apiVersion = "v1", kind = "", metadata = {} } = object ?? oldObject;
+  const { apiVersion = "v1", kind = "", metadata } = object ?? oldObject;
   const [version, group = ""] = apiVersion.split("/").reverse();
   const text = (value) => (value === undefined ? null : JSON.stringify(value));
   return {
@@ -11,8 +11,8 @@ export function requestFor(operation, object, oldObject) {
     kind: { group, version, kind },
     resource: { group, version, resource: `${kind.toLowerCase()}s` },
     subresource: null,
-    name: metadata.name ?? "",
-    namespace: metadata.namespace ?? null,
+    name: metadata?.name ?? "",
+    namespace: metadata?.namespace ?? null,
     user: { username: "", uid: "", groups: [], extra: [] },
     object: text(object),
     oldObject: text(oldObject),

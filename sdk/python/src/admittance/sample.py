@@ -11,7 +11,7 @@ def request_for(operation: str, object: Object | None, old_object: Object | None
     """Builds a request for an operation on an object, with the kind, name and namespace of the object."""
     whole = object or old_object or {}
     group, _, version = whole.get("apiVersion", "v1").rpartition("/")
-    kind, metadata = whole.get("kind", ""), whole.get("metadata", {})
+    kind, metadata = whole.get("kind", ""), whole.get("metadata") or {}
 
     def text(value: Object | None) -> str | None:
         return None if value is None else json.dumps(value)

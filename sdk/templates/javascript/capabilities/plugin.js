@@ -20,8 +20,9 @@ export const { describe, configure, admit } = plugin({
     const { object, namespace } = request;
     if (!object || !namespace) return allow();
     // If a lookup fails, the stage fails, and its `failurePolicy` decides.
-    const expected = get("v1", "Namespace", { name: namespace })?.metadata.labels?.[label];
-    if (expected === undefined || object.metadata.labels?.[label] === expected) return allow();
+    const expected = get("v1", "Namespace", { name: namespace })?.metadata?.labels?.[label];
+    // Some APIs have objects without metadata, or with `labels: null`.
+    if (expected === undefined || object.metadata?.labels?.[label] === expected) return allow();
     return deny(`metadata.labels: \`${label}\` must be \`${expected}\`, as in the namespace \`${namespace}\``);
   },
 });

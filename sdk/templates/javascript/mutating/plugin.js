@@ -20,9 +20,11 @@ export const { describe, configure, admit } = plugin({
   },
   admit(request, { label, value }) {
     if (!request.object) return allow();
-    return mutate(request, ({ metadata }) => {
-      metadata.labels ??= {};
-      metadata.labels[label] ??= value;
+    return mutate(request, (object) => {
+      // Some APIs have objects without metadata, or with `labels: null`.
+      object.metadata ??= {};
+      object.metadata.labels ??= {};
+      object.metadata.labels[label] ??= value;
     });
   },
   warmUp: { apiVersion: "v1", kind: "Pod", metadata: { name: "sample", labels: { app: "sample" } } },

@@ -13,6 +13,12 @@ test("an object without the label gets it", () => {
   assert.deepEqual(outcome.patch, [{ op: "add", path: "/metadata/labels/team", value: "unknown" }]);
 });
 
+test("an object without labels gets them", () => {
+  for (const object of [{}, { metadata: null }, { metadata: { name: "web", labels: null } }]) {
+    assert.match(JSON.stringify(plugin.admit(create(object)).patch), /"team":"unknown"/);
+  }
+});
+
 test("a label keeps its value", () => {
   assert.deepEqual(plugin.admit(create(pod({ team: "shop" }))).patch, []);
 });

@@ -24,7 +24,8 @@ export const { describe, configure, admit } = plugin({
   },
   admit(request, { label, values }) {
     if (!request.object) return allow();
-    const value = request.object.metadata.labels?.[label];
+    // Some APIs have objects without metadata, or with `labels: null`.
+    const value = request.object.metadata?.labels?.[label];
     if (value === undefined) return deny(`metadata.labels: \`${label}\` is missing; add it`);
     if (values.length > 0 && !values.includes(value)) {
       return deny(`metadata.labels: \`${label}\` is \`${value}\`; use one of: ${values.join(", ")}`);

@@ -7,9 +7,10 @@ import * as component from "../src/plugin.js";
 
 test("an object without the label is refused", () => {
   const plugin = configure(component, { label: "team" });
-  const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "web", namespace: "shop" } };
-  const outcome = plugin.admit(create(pod));
-  assert.equal(outcome.denial?.message, "metadata.labels: `team` is missing; add it");
+  for (const object of [{}, { metadata: null }, { metadata: { name: "web", labels: null } }]) {
+    const outcome = plugin.admit(create(object));
+    assert.equal(outcome.denial?.message, "metadata.labels: `team` is missing; add it");
+  }
 });
 
 test("every mistake in the settings is reported", () => {

@@ -19,7 +19,10 @@ def admit(request: Request, settings: Settings) -> Response:
         return allow()
 
     def add_label(object: Any) -> None:
-        object["metadata"].setdefault("labels", {}).setdefault(settings.label, settings.value)
+        # Some APIs have objects without metadata, or with `labels: null`.
+        metadata = object["metadata"] = object.get("metadata") or {}
+        labels = metadata["labels"] = metadata.get("labels") or {}
+        labels.setdefault(settings.label, settings.value)
 
     return mutate(request, add_label)
 

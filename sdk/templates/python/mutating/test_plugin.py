@@ -16,5 +16,10 @@ class DefaultLabel(unittest.TestCase):
         response = self.plugin.admit(create(self.pod()))
         self.assertIn("/metadata/labels/team", json.dumps(response.patch))
 
+    def test_an_object_without_labels_gets_them(self) -> None:
+        for object in ({}, {"metadata": None}, {"metadata": {"name": "web", "labels": None}}):
+            response = self.plugin.admit(create(object))
+            self.assertIn('"team": "unknown"', json.dumps(response.patch))
+
     def test_a_label_keeps_its_value(self) -> None:
         self.assertFalse(self.plugin.admit(create(self.pod(team="shop"))).patch)

@@ -19,7 +19,9 @@ def admit(request: Request, settings: Settings) -> Response:
     if request.object is None:
         return allow()
     label, values = settings.label, settings.values
-    value = request.object["metadata"].get("labels", {}).get(label)
+    # Some APIs have objects without metadata, or with `labels: null`.
+    labels = (request.object.get("metadata") or {}).get("labels") or {}
+    value = labels.get(label)
     if value is None:
         return deny(f"metadata.labels: `{label}` is missing; add it")
     if values and value not in values:
