@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_that_the_type_lacks_are_kept() {
+    fn fields_that_the_plugins_type_lacks_are_kept() {
         let table = [
             (
                 "a changed field",
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_whose_items_the_type_drops_is_an_error() {
+    fn a_list_whose_items_the_plugins_type_drops_is_an_error() {
         let error = rebase(&json!({"a": [1, 2]}), &json!({"a": [1]}), json!({"a": [1, 3]}))
             .expect_err("it lost an element");
         assert!(error.to_string().contains("\"/a\""), "{error}");

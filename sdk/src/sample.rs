@@ -42,7 +42,7 @@ pub(crate) fn request() -> Request {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_sample_is_a_pod() {
+    fn the_warm_up_sample_is_a_pod() {
         let pod = super::request()
             .object_value()
             .expect("it is JSON")

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn no_settings_accepts_only_an_empty_object() {
+    fn a_plugin_without_settings_accepts_only_an_empty_object() {
         assert_eq!(parse::<NoSettings>("{}"), Ok(NoSettings {}));
         assert!(parse::<NoSettings>(r#"{"a":1}"#).is_err());
     }

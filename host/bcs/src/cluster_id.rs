@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn only_ids_that_can_be_header_values_are_accepted() {
+    fn only_cluster_ids_that_can_be_header_values_are_accepted() {
         for (text, is_id, is_node) in [
             ("BCS-MESOS-10001", true, true),
             ("bcs-mesos-10001", true, true),

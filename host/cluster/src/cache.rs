@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_complete_list_replaces_all_objects() {
+    fn a_complete_list_replaces_all_cached_objects() {
         let cache = Cache::default();
         let key = |namespace, name| Key::new(Some(namespace), name);
         cache.begin_list();

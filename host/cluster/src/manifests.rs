@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_type_or_name_is_refused() {
+    fn a_manifest_without_type_or_name_is_refused() {
         for (object, expected) in [
             (json!({"kind": "Node", "metadata": {"name": "a"}}), "`apiVersion`"),
             (json!({"apiVersion": "v1", "metadata": {"name": "a"}}), "`kind`"),

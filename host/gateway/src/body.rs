@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_bodies_are_cut_off() {
+    async fn bodies_are_cut_off_at_the_size_limit() {
         let chunks = |sizes: &'static [usize]| {
             let stream =
                 futures_util::stream::iter(sizes).map(|size| Ok::<_, std::io::Error>(vec![b'x'; *size]));

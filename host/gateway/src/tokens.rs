@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn a_token_is_read_from_either_header() {
+    fn a_token_is_read_from_either_of_two_headers() {
         for (headers, expected) in [
             (&[("authorization", "Bearer abc")][..], Some("abc")),
             (&[("authorization", "bearer  abc ")], Some("abc")),

@@ -265,7 +265,7 @@ fn strings_borrow_from_the_request() {
 }
 
 #[test]
-fn parts_of_a_container_are_parsed_on_access() {
+fn parts_of_a_container_are_parsed_when_accessed() {
     let container = json!({
         "name": "web",
         "resources": {"limits": {"memory": "512Mi", "cpu": 1.5}, "requests": null},

@@ -162,7 +162,7 @@ fn requests_are_classified_by_method_and_path() {
 
 #[test]
 #[rustfmt::skip]
-fn the_body_names_the_object_of_a_request() {
+fn the_object_of_a_request_is_identified_by_its_body() {
     let application = r#"{"apiVersion":"v4","kind":"application","metadata":{"name":"a","namespace":"n"}}"#;
     let deep = format!(
         r#"{{"kind":"application","x":{}{}}}"#,

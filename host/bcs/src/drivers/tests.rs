@@ -20,7 +20,7 @@ fn entry(name: &str) -> Entry {
 }
 
 #[test]
-fn the_report_of_a_driver_is_the_data_of_its_node() {
+fn a_driver_reports_in_the_data_of_its_node() {
     let data = json!({
         "name": OWN,
         "live": Digest::of("A").to_string(),
@@ -122,7 +122,7 @@ fn the_driver_that_registered_first_leads() {
 }
 
 #[test]
-fn the_reason_why_the_known_nodes_may_be_stale_is_reported() {
+fn the_reason_for_a_stale_list_of_drivers_is_reported() {
     let missing = |is_refused| RegistrationState::Missing {
         reason: "no".to_owned(),
         is_refused,

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn definitions_of_the_older_version_are_rewritten() {
+    fn custom_resource_definitions_of_v1beta1_are_rewritten_as_v1() {
         let older = json!({
             "apiVersion": DEFINITIONS_VERSION, "kind": "CustomResourceDefinition",
             "metadata": {"name": "ks.g.io"},

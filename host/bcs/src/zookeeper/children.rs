@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_that_end_with_a_sequence_are_members() {
+    fn only_nodes_whose_names_end_with_a_sequence_number_are_members() {
         for (name, expected) in [
             (
                 "_c_0123456789abcdef0123456789abcdef-10.0.0.1:30100000000007",
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_ordered_by_sequence_and_not_by_name() {
+    fn members_are_ordered_by_sequence_number_and_not_by_name() {
         let names = ["a0000000010", "z0000000002", "cluster", "m0000000009"];
         let ordered = in_order(names.map(str::to_owned).to_vec());
         assert_eq!(

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_round_trip_through_text() {
+    fn connection_strings_round_trip_through_text() {
         for (text, written) in [
             ("10.0.0.1", "10.0.0.1:2181"),
             ("zk-1:2182", "zk-1:2182"),

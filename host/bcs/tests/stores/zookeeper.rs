@@ -260,7 +260,7 @@ async fn a_store_works_again_after_its_session_expired() {
 }
 
 #[tokio::test]
-async fn nodes_of_another_user_are_reported() {
+async fn a_store_reports_nodes_that_belong_to_another_user() {
     // The second pair belongs to a BCS that was built without a user and a password.
     for (user, password) in [("bcs", "secret"), ("", "")] {
         nodes_of(user, password).await;

@@ -22,7 +22,7 @@ async fn until_data(
 }
 
 #[tokio::test]
-async fn members_are_in_the_order_of_their_sequences() {
+async fn members_are_in_the_order_of_their_sequence_numbers() {
     let parent = "/members-in-order";
     let zookeeper = ZooKeeper::open(config(shared()));
     let members = zookeeper.members(parent);

@@ -91,7 +91,7 @@ async fn a_deleted_node_is_created_again() {
 }
 
 #[tokio::test]
-async fn overwritten_data_is_restored() {
+async fn overwritten_data_of_a_registered_node_is_restored() {
     let zookeeper = ZooKeeper::open(config(shared()));
     let client = other_client(shared()).await;
     let registered = zookeeper.register(registration("/overwritten", "x"));
@@ -127,7 +127,7 @@ async fn a_withdrawn_registration_has_no_node() {
 }
 
 #[tokio::test]
-async fn a_node_exists_exactly_while_it_is_registered() {
+async fn a_node_exists_only_while_its_registration_is_set_to_present() {
     let zookeeper = ZooKeeper::open(config(shared()));
     let client = other_client(shared()).await;
     let registered = zookeeper.register_later(registration("/present", "x"));
@@ -236,7 +236,7 @@ async fn a_missing_root_node_is_reported() {
 }
 
 #[tokio::test]
-async fn invalid_nodes_are_reported() {
+async fn a_registration_with_an_invalid_node_name_is_reported() {
     let zookeeper = ZooKeeper::open(config(shared()));
     for (parent, name) in [("r", "x"), ("/r/", "x"), ("/r", ""), ("/r", "a/b"), ("/r", "a\n")] {
         let registered = zookeeper.register(Registration {

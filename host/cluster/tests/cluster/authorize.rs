@@ -73,7 +73,7 @@ async fn every_access_review_is_sent_to_the_server() {
 }
 
 #[tokio::test]
-async fn a_review_without_an_answer_is_an_error() {
+async fn an_access_review_without_an_answer_is_an_error() {
     let setting = Setting::new();
     let cluster = setting.cluster().await;
     let error = cluster

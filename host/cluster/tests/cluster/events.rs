@@ -20,7 +20,7 @@ fn event(name: &str, note: &str) -> Event {
 }
 
 #[tokio::test]
-async fn an_event_is_written_once_and_then_counted() {
+async fn a_repeated_event_is_counted_instead_of_written_again() {
     let setting = Setting::new();
     let events = setting.cluster().await.events();
     for note in ["first", "second", "third"] {

@@ -397,7 +397,7 @@ async fn a_lookup_beyond_its_deadline_fails_as_a_timeout() {
 }
 
 #[tokio::test]
-async fn an_unreachable_server_is_unavailable() {
+async fn lookups_at_an_unreachable_server_fail_as_unavailable() {
     let setting = Setting::new();
     nodes(&setting);
     setting.server.become_unavailable();

@@ -49,7 +49,7 @@ async fn lookups_before_the_first_list_are_sent_to_the_server() {
 }
 
 #[tokio::test]
-async fn a_change_arrives_through_the_watch() {
+async fn a_changed_label_arrives_through_the_watch() {
     let setting = Setting::new();
     put(&setting, "prod", "web");
     let cluster = setting.cluster().await;
@@ -78,7 +78,7 @@ async fn a_change_arrives_through_the_watch() {
 }
 
 #[tokio::test]
-async fn an_invalid_name_is_not_looked_up() {
+async fn an_invalid_namespace_name_is_not_looked_up() {
     let setting = Setting::new();
     setting.server.hold("list", "namespaces");
     let cluster = setting.cluster().await;

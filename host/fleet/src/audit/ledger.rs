@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_in_memory_are_limited() {
+    fn the_number_of_findings_in_memory_is_limited() {
         let mut ledger = Ledger::default();
         let pods = ledger.begin("pods");
         for number in 0..RESULTS + 5 {

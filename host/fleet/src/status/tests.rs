@@ -329,7 +329,7 @@ fn the_conditions_of_an_exception_follow_from_its_state() {
 }
 
 #[test]
-fn a_status_with_only_new_call_counts_is_written_at_an_interval() {
+fn new_call_counts_alone_are_written_only_at_an_interval() {
     let called = |allowed: u64| {
         let mut stages = [
             stage("a", &json!({"type": "native"})),
@@ -372,7 +372,7 @@ fn a_status_with_only_new_call_counts_is_written_at_an_interval() {
 }
 
 #[test]
-fn long_messages_are_truncated() {
+fn long_messages_in_a_status_are_truncated() {
     let mut bad = BadDefinition::new("p", Served::Nothing, false);
     bad.reasons = vec!["ä".repeat(5000); 100];
     let status = new_status(

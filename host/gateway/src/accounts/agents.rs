@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn reported_addresses_must_not_be_local() {
+    fn agents_must_not_report_local_addresses() {
         let local = ["127.0.0.1/32".parse().unwrap()];
         for (text, is_valid, is_valid_if_listed) in [
             ("https://10.0.0.1:6443", true, true),

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_key_still_opens_its_secrets() {
+    fn secrets_sealed_with_an_old_key_can_still_be_opened() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");
         let keys = KeyFile::create(&path).unwrap();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_key_files_are_explained() {
+    fn invalid_key_files_are_refused_with_a_reason() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");
         for (text, mode, expected) in [

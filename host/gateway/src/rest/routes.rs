@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn each_path_leads_to_its_route() {
+    fn each_path_of_the_management_api_leads_to_its_route() {
         for (method, path, expected) in [
             ("POST", "/rest/users/", Some((Action::CreateUser, ""))),
             ("POST", "/rest/users", Some((Action::CreateUser, ""))),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_report_of_an_agent_needs_no_user() {
+    fn only_the_route_for_reports_of_agents_needs_no_user() {
         for row in ROUTES {
             let is_open = row.needs == AllowedCallers::Nothing;
             assert_eq!(is_open, row.action == Action::PutCredentials, "{row:?}");

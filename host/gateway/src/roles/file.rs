@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_the_file_become_grants() {
+    fn entries_of_the_role_file_become_grants() {
         let text = "roles:
 - { user: alice, cluster: BCS-K8S-1, roles: [workloads-manage, services-view], namespaces: [team, test] }
 - { user: 'bk:bob', cluster: '*', roles: [cluster-readonly] }
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn mistakes_in_the_file_are_reported() {
+    fn mistakes_in_the_role_file_are_reported() {
         for (entry, part) in [
             ("{ user: 'a b', cluster: c, roles: [] }", "is not a name of a user"),
             ("{ user: a, cluster: '', roles: [] }", "empty; write a value"),

@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_for_bcs_api_become_grants() {
+    fn messages_of_the_authorization_system_become_grants() {
         let whole = grant("cluster", "").unwrap();
         assert_eq!(whole.to_string(), "workloads-view of bk:alice in BCS-K8S-1");
         assert_eq!(whole.source, GrantSource::PatternPolicy);

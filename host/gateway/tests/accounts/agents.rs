@@ -104,7 +104,7 @@ async fn an_invalid_report_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn secrets_are_not_in_the_database() {
+async fn no_secret_is_stored_as_plain_text() {
     let scene = Scene::sqlite().await;
     let alice = scene.user("alice").await;
     let cluster = scene.cluster("dev", None).await;

@@ -298,7 +298,7 @@ async fn a_user_creates_a_limited_number_of_clusters() {
 }
 
 #[tokio::test]
-async fn a_refused_change_is_explained() {
+async fn the_error_for_a_refused_change_says_why() {
     let scene = Scene::sqlite().await;
     let name = UserName::plain("alice").unwrap();
     for (group, expected) in [

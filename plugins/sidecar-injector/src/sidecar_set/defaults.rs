@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_that_may_change_is_pulled_always() {
+    fn an_image_without_a_fixed_tag_or_digest_is_always_pulled() {
         let digest = format!("@sha256:{}", "0".repeat(64));
         for (image, policy) in [
             ("web", "Always"),

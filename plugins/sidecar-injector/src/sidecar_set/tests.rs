@@ -108,7 +108,7 @@ fn containers_are_injected_in_the_order_of_openkruise() {
 }
 
 #[test]
-fn the_second_injection_changes_nothing() {
+fn a_second_injection_of_a_sidecar_set_changes_nothing() {
     let set = json!({"name": "a", "containers": [{"name": "x", "shareVolumePolicy": {"type": "enabled"}}],
                      "initContainers": [{"name": "i"}]});
     let pod = json!({"kind": "Pod", "spec": {"containers": [{"name": "web", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}});

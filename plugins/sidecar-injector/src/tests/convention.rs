@@ -86,7 +86,7 @@ fn a_sidecarconfig_is_accepted_as_settings() {
 }
 
 #[test]
-fn secrets_are_added_where_they_are_missing() {
+fn missing_image_pull_secrets_are_added() {
     let settings = json!({"imagePullSecrets": [{"name": "a"}, {"name": "b"}]});
     let table = [
         ("absent", json!({}), json!([{"name": "a"}, {"name": "b"}])),
@@ -341,7 +341,7 @@ fn pods_of_an_injected_workload_are_not_injected_again() {
 
 /// A name that the settings use for something else keeps that meaning.
 #[test]
-fn names_in_the_settings_take_precedence() {
+fn annotation_names_in_the_settings_take_precedence() {
     let renamed = json!({"annotation": ASK, "statusAnnotation": DONE});
     let added = json!({"annotations": {DONE: "injected"}});
     let other = json!({"convention": "kubeSidecarInjector", "annotation": "x.io/inject", "statusAnnotation": "x.io/status"});

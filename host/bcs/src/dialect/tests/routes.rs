@@ -168,7 +168,7 @@ fn the_body_of_a_request_determines_how_it_is_forwarded() {
 }
 
 #[test]
-fn the_scheduler_gets_no_header_of_the_client() {
+fn no_client_header_is_sent_to_the_scheduler() {
     let mut head = head("POST", &format!("{PREFIX}/agentsettings"), &[CLUSTER]);
     head.headers.insert("authorization", "Bearer x".parse().unwrap());
     let Some(Forwarding::Rewritten(rewritten)) = forwarding(&head, None) else {

@@ -5,7 +5,7 @@ fn object(text: &str) -> Map<String, Value> {
 }
 
 #[test]
-fn an_operation_and_kind_is_gained_if_only_the_new_text_has_it() {
+fn a_change_gains_the_operation_and_kind_that_only_its_new_text_has() {
     // (before, after, operation and kind that are newly covered)
     let create = r#"{"resourcesRef":{"operation":"Create","kind":"Application"}}"#;
     let respelled = r#"{"ResourcesRef":{"Kind":"application","Operation":"CREATE"}}"#;
@@ -35,7 +35,7 @@ fn an_operation_and_kind_is_gained_if_only_the_new_text_has_it() {
 }
 
 #[test]
-fn missing_names_are_taken_from_the_node() {
+fn missing_names_of_definitions_are_taken_from_the_node() {
     let place = DefinitionName::new("outer", "name");
     // (as stored, as read)
     for (kept, expected) in [
@@ -122,7 +122,7 @@ fn documents_that_differ_in_order_and_spacing_are_equal() {
 }
 
 #[test]
-fn only_a_definition_as_json_can_be_written() {
+fn only_definitions_in_json_can_be_written() {
     // (text, expected error)
     for (text, expected) in [
         (r#"{"kind":"AdmissionWebhook"}"#, None),

@@ -56,7 +56,7 @@ async fn echo() -> String {
 }
 
 #[tokio::test]
-async fn connections_are_carried_and_end_on_both_sides() {
+async fn connections_through_a_tunnel_carry_data_and_end_on_both_sides() {
     let address = echo().await;
     let (session, agent) = tunnel(address.clone()).await;
     let mut streams = Vec::new();
