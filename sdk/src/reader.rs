@@ -6,9 +6,9 @@
 //! `serde_json` reads the document again from the start. So results and messages are the same as without this reader.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::{fmt, iter};
 
-use serde::de::value::{BorrowedStrDeserializer, StringDeserializer};
+use serde::de::value::{BorrowedStrDeserializer, MapDeserializer, StringDeserializer};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
@@ -20,14 +20,19 @@ const DEPTH_MAX: usize = 128;
 /// # Errors
 /// Fails if the document cannot be parsed as the type. A mistake inside of a skipped value may go unnoticed.
 pub(crate) fn from_json<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, serde_json::Error> {
+    read_fields(text).or_else(|Unreadable| serde_json::from_str(text))
+}
+
+fn read_fields<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, Unreadable> {
     let mut cursor = Cursor {
         text,
         position: 0,
         depth: 0,
     };
-    match T::deserialize(&mut cursor) {
-        Ok(value) if cursor.next_byte().is_none() => Ok(value),
-        _ => serde_json::from_str(text),
+    let value = T::deserialize(&mut cursor)?;
+    match cursor.next_byte() {
+        None => Ok(value),
+        Some(_) => Err(Unreadable),
     }
 }
 
@@ -79,9 +84,7 @@ impl<'de> Cursor<'de> {
         let first = self.next_byte().ok_or(Unreadable)?;
         let start = self.position;
         match first {
-            b'"' => {
-                self.pass_string()?;
-            }
+            b'"' => self.position = string_end(self.text.as_bytes(), start + 1)?.0,
             b'{' | b'[' => self.pass_nested()?,
             _ => {
                 let rest = &self.text.as_bytes()[start..];
@@ -92,42 +95,24 @@ impl<'de> Cursor<'de> {
         self.text.get(start..self.position).ok_or(Unreadable)
     }
 
-    /// Moves past an object or a list, however deeply it is nested.
+    /// Moves past an object or a list, however deep it is.
     fn pass_nested(&mut self) -> Result<(), Unreadable> {
         let bytes = self.text.as_bytes();
+        let mut position = self.position;
         let mut depth = 0_usize;
         loop {
-            match bytes.get(self.position).ok_or(Unreadable)? {
-                b'"' => {
-                    self.pass_string()?;
-                    continue;
-                }
+            let byte = *bytes.get(position).ok_or(Unreadable)?;
+            position += 1;
+            match byte {
+                b'"' => position = string_end(bytes, position)?.0,
                 b'{' | b'[' => depth += 1,
+                b'}' | b']' if depth == 1 => break,
                 b'}' | b']' => depth -= 1,
                 _ => {}
             }
-            self.position += 1;
-            if depth == 0 {
-                return Ok(());
-            }
         }
-    }
-
-    /// Moves past a string, and returns whether it contains escapes.
-    fn pass_string(&mut self) -> Result<bool, Unreadable> {
-        let bytes = self.text.as_bytes();
-        let mut has_escapes = false;
-        self.position += 1;
-        loop {
-            let rest = bytes.get(self.position..).ok_or(Unreadable)?;
-            let end = quote_or_backslash(rest).ok_or(Unreadable)?;
-            if rest[end] == b'"' {
-                self.position += end + 1;
-                return Ok(has_escapes);
-            }
-            has_escapes = true;
-            self.position += end + 2;
-        }
+        self.position = position;
+        Ok(())
     }
 
     fn string(&mut self) -> Result<Cow<'de, str>, Unreadable> {
@@ -135,12 +120,13 @@ impl<'de> Cursor<'de> {
             return Err(Unreadable);
         }
         let start = self.position;
-        let has_escapes = self.pass_string()?;
+        let (end, has_escapes) = string_end(self.text.as_bytes(), start + 1)?;
+        self.position = end;
         if has_escapes {
-            let text = self.text.get(start..self.position).ok_or(Unreadable)?;
+            let text = self.text.get(start..end).ok_or(Unreadable)?;
             return serde_json::from_str(text).map(Cow::Owned).map_err(|_| Unreadable);
         }
-        let content = self.text.get(start + 1..self.position - 1);
+        let content = self.text.get(start + 1..end - 1);
         content.map(Cow::Borrowed).ok_or(Unreadable)
     }
 
@@ -171,24 +157,37 @@ impl<'de> Cursor<'de> {
     }
 }
 
-/// Returns the position of the first quote or backslash. Compares eight bytes at a time: where a byte of the difference
-/// is zero, subtracting one borrows. The borrow can also affect bytes above it, but the lowest byte for which this
-/// holds is really zero.
-fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
+/// Returns the position after the string whose content begins at `position`, and whether the string contains escapes.
+///
+/// Compares eight bytes at a time: where a byte of the difference is zero, subtracting one borrows. The borrow can also
+/// affect bytes above it, but the lowest byte for which this holds is really zero.
+#[inline]
+fn string_end(bytes: &[u8], mut position: usize) -> Result<(usize, bool), Unreadable> {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const HIGHS: u64 = u64::from_le_bytes([0x80; 8]);
     let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let found =
-            zeros(word ^ u64::from_le_bytes([b'"'; 8])) | zeros(word ^ u64::from_le_bytes([b'\\'; 8]));
-        if found != 0 {
-            return Some(index * 8 + found.trailing_zeros() as usize / 8);
+    let mut has_escapes = false;
+    loop {
+        if let Some(word) = bytes.get(position..).and_then(<[u8]>::first_chunk::<8>) {
+            let word = u64::from_le_bytes(*word);
+            let found =
+                zeros(word ^ u64::from_le_bytes([b'"'; 8])) | zeros(word ^ u64::from_le_bytes([b'\\'; 8]));
+            if found == 0 {
+                position += 8;
+                continue;
+            }
+            position += found.trailing_zeros() as usize / 8;
+        }
+        // The last bytes are compared one by one.
+        match bytes.get(position).ok_or(Unreadable)? {
+            b'"' => return Ok((position + 1, has_escapes)),
+            b'\\' => {
+                has_escapes = true;
+                position += 2;
+            }
+            _ => position += 1,
         }
     }
-    let in_rest = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
-    Some(words.len() * 8 + in_rest)
 }
 
 impl<'de> Deserializer<'de> for &mut Cursor<'de> {
@@ -246,10 +245,8 @@ impl<'de> Deserializer<'de> for &mut Cursor<'de> {
         visitor: V,
     ) -> Result<V::Value, Unreadable> {
         if name.starts_with('$') {
-            return self
-                .parser()?
-                .deserialize_newtype_struct(name, visitor)
-                .map_err(|_| Unreadable);
+            let text = BorrowedStrDeserializer::new(self.value()?);
+            return visitor.visit_map(MapDeserializer::new(iter::once((name, text))));
         }
         visitor.visit_newtype_struct(self)
     }
@@ -437,6 +434,18 @@ mod tests {
     }
 
     #[test]
+    fn common_documents_are_read_only_once() {
+        for text in [
+            r#" { "name": "a", "skipped": ["}", {"a": "\""}], "count": 1 } "#,
+            r#"{"name":"with a \"quote\"","list":[{"key":"a","more":[1.5]}],"phase":{"Failed":"why"}}"#,
+            r#"{"pair":[1,2.5],"whole":{"a":[null,true]},"wrapped":"text"}"#,
+        ] {
+            assert!(read_fields::<View>(text).is_ok(), "{text}");
+            assert!(read_fields::<Raw>(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
     fn only_values_that_are_read_have_a_depth_limit() {
         #[derive(Debug, Deserialize)]
         struct Node {
@@ -453,19 +462,21 @@ mod tests {
     }
 
     #[test]
-    fn the_first_quote_or_backslash_is_found_at_each_position() {
+    fn the_end_of_a_string_is_found_at_each_position() {
         for length in 0..40 {
-            for position in 0..length {
-                for byte in [b'"', b'\\'] {
-                    // 0x21 and 0x23 are one less and one more than a quote, 0xa2 differs in the highest bit.
-                    for other in [0x21, 0x23, 0x5b, 0x5d, 0xa2, 0xdc] {
-                        let mut bytes = vec![other; length];
-                        bytes[position] = byte;
-                        assert_eq!(quote_or_backslash(&bytes), Some(position), "{bytes:?}");
-                    }
+            // 0x21 and 0x23 are one less and one more than a quote, 0xa2 differs in the highest bit.
+            for other in [0x21, 0x23, 0x5b, 0x5d, 0xa2, 0xdc] {
+                let mut bytes = vec![other; length];
+                assert!(string_end(&bytes, 0).is_err());
+                bytes.push(b'"');
+                bytes.extend([other; 9]);
+                assert_eq!(string_end(&bytes, 0).ok(), Some((length + 1, false)), "{bytes:?}");
+                for escape in 0..length.saturating_sub(1) {
+                    bytes[escape..escape + 2].copy_from_slice(&[b'\\', b'"']);
+                    assert_eq!(string_end(&bytes, 0).ok(), Some((length + 1, true)), "{bytes:?}");
+                    bytes[escape..escape + 2].fill(other);
                 }
             }
-            assert_eq!(quote_or_backslash(&vec![b'x'; length]), None);
         }
     }
 }
