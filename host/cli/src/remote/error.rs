@@ -67,20 +67,25 @@ impl RemoteError {
         match error {
             ClientError::Silent => Self::Timeout { server },
             ClientError::Connect(_) | ClientError::ConnectTimeout => Self::Unreachable { server, problem },
-            _ if !to.is_tls() && problem.contains("invalid HTTP") => Self::Tls {
-                server,
-                problem: format!("{problem}; it may require TLS: write https:// in place of http://"),
-            },
+            _ if !to.is_tls() && problem.contains("invalid HTTP") => Self::needs_tls(server, &problem),
             _ => Self::Broken { server, problem },
         }
+    }
+
+    fn needs_tls(server: String, problem: &str) -> Self {
+        let problem = format!("{problem}; it may require TLS: write https:// in place of http://");
+        Self::Tls { server, problem }
     }
 
     pub(super) fn of_reply(server: &str, status: StatusCode, body: &[u8]) -> Self {
         let server = server.to_owned();
         let Ok(reply) = serde_json::from_slice::<ErrorReply>(body) else {
-            return Self::NotAdminPort {
-                server,
-                problem: format!("it replied {status}"),
+            let problem = format!("it replied {status}");
+            // Servers that require TLS, this program's included, reply so to plain HTTP.
+            return if status == StatusCode::BAD_REQUEST && server.starts_with("http://") {
+                Self::needs_tls(server, &problem)
+            } else {
+                Self::NotAdminPort { server, problem }
             };
         };
         let message = harmless(&reply.error.message);
@@ -115,6 +120,12 @@ mod tests {
             ),
             (403, refusal, "http://a does not permit it: no "),
             (422, refusal, "no \n  a.yaml:1: x\n  b"),
+            (
+                400,
+                "this port speaks TLS",
+                "no TLS connection to http://a: it replied 400 Bad Request; it may require TLS: write https:// in \
+                 place of http://",
+            ),
             (404, r#"{"error":{"message":"gone"}}"#, "gone"),
             (
                 404,

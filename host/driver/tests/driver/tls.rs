@@ -16,7 +16,10 @@ use rustls::{ClientConfig, HandshakeKind};
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::{io::AsyncReadExt, net::TcpStream};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::harness::{
@@ -106,6 +109,25 @@ async fn both_versions_of_http_are_served_over_tls() {
     let mut request = post(application("bad"));
     request.headers_mut().insert("host", "localhost".parse().unwrap());
     assert_eq!(soon(sender.send_request(request)).await.unwrap().status(), 400);
+}
+
+#[tokio::test]
+async fn plain_http_at_a_port_with_tls_is_told_to_use_https() {
+    let authority = Authority::new();
+    let identity = authority.sign("localhost");
+    let driver = Setup::new(&[echo().await])
+        .tls(ServerTls::of_files(identity, None).unwrap())
+        .start()
+        .await;
+    let mut stream = driver.connect().await;
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        .await
+        .unwrap();
+    let mut reply = String::new();
+    soon(stream.read_to_string(&mut reply)).await.unwrap();
+    assert!(reply.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{reply}");
+    assert!(reply.contains("write https:// in place of http://"), "{reply}");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Serves one connection: the TLS handshake, the requests, and the tunnel that the connection may become.
 
-use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use http::{Request, Version};
@@ -10,7 +10,6 @@ use hyper_util::{
     server::conn::auto,
 };
 use metrics::{counter, gauge};
-use rustls::InvalidMessage;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
@@ -33,8 +32,12 @@ use crate::{
     workers::{StreamExecutor, WorkerSlot},
 };
 
-/// The timeout for sending a 408 reply. A client that sends slowly may also read slowly.
-const TIMEOUT_REPLY_LIMIT: Duration = Duration::from_secs(1);
+/// The timeout for sending a reply without hyper. A client that sends slowly may also read slowly.
+const REPLY_LIMIT: Duration = Duration::from_secs(1);
+/// The first byte of a TLS connection: the type of a record of the handshake.
+const TLS_HANDSHAKE: u8 = 22;
+const NEEDS_TLS: &str =
+    "this port speaks TLS, and the request came without it; write https:// in place of http://\n";
 /// The time for requests in flight to finish after their client's certificate was revoked.
 const REVOKED_GRACE: Duration = Duration::from_secs(10);
 const REVOKED: &str = "the client's certificate is no longer accepted";
@@ -83,19 +86,31 @@ impl<H: Handler> Connection<H> {
             return self.serve(stream, None).await;
         };
         let mut tls = tls.connection();
-        let accepting = TlsAcceptor::from(tls.config()).accept(stream).into_fallible();
+        let acceptor = TlsAcceptor::from(tls.config());
+        let accepting = async {
+            // To anything but TLS, rustls replies with an alert, which clients of HTTP do not show.
+            let mut first = [TLS_HANDSHAKE];
+            stream.peek(&mut first).await?;
+            if first != [TLS_HANDSHAKE] {
+                return Ok(Err(stream));
+            }
+            acceptor.accept(stream).await.map(Ok)
+        };
         match tokio::time::timeout(self.limits.header_timeout, accepting).await {
-            Ok(Ok(stream)) => {
+            Ok(Ok(Ok(stream))) => {
                 tls.record_client(stream.get_ref().1.peer_certificates().unwrap_or_default());
                 self.serve(stream, Some(tls)).await;
             }
-            Ok(Err((error, stream))) if is_without_tls(&error) => tracing::info!(
-                client = stream
-                    .peer_addr()
-                    .map_or_else(|_| String::new(), |peer| peer.to_string()),
-                "a client sent something else than TLS, such as plain HTTP; its URL must begin with https://"
-            ),
-            Ok(Err((error, _))) => tracing::debug!(%error, "the TLS handshake failed"),
+            Ok(Ok(Err(stream))) => {
+                tracing::info!(
+                    client = %self.address,
+                    "a client sent something else than TLS, such as plain HTTP; its URL must begin with https://"
+                );
+                // Unread data would reset the connection when it is closed, and the client might lose the reply.
+                let _ = stream.try_read(&mut [0; 8192]);
+                self.reply(stream, "400 Bad Request", NEEDS_TLS).await;
+            }
+            Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake failed"),
             Err(_) => {
                 tracing::debug!(timeout = ?self.limits.header_timeout, "the TLS handshake timed out");
             }
@@ -210,14 +225,19 @@ impl<H: Handler> Connection<H> {
     }
 
     /// Replies 408 to a client that did not complete the head of a request. hyper would only close the connection.
-    async fn reply_timeout<S: AsyncWrite + Unpin>(&self, mut stream: S) {
+    async fn reply_timeout<S: AsyncWrite + Unpin>(&self, stream: S) {
         tracing::info!(client = %self.address, "timeout while reading the head of a request");
         let text = format!(
             "the head of the request did not arrive within {:?}\n",
             self.limits.header_timeout
         );
+        self.reply(stream, "408 Request Timeout", &text).await;
+    }
+
+    /// Sends a reply without hyper, and ends the stream.
+    async fn reply<S: AsyncWrite + Unpin>(&self, mut stream: S, status: &str, text: &str) {
         let reply = format!(
-            "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: text/plain\r\n\
+            "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: text/plain\r\n\
              content-length: {}\r\n\r\n{text}",
             text.len()
         );
@@ -225,7 +245,7 @@ impl<H: Handler> Connection<H> {
             stream.write_all(reply.as_bytes()).await?;
             stream.shutdown().await
         };
-        if let Ok(Err(error)) = tokio::time::timeout(TIMEOUT_REPLY_LIMIT, sending).await {
+        if let Ok(Err(error)) = tokio::time::timeout(REPLY_LIMIT, sending).await {
             tracing::debug!(%error, "the client did not wait for the reply");
         }
     }
@@ -243,12 +263,4 @@ async fn sleep_until(at: Option<Instant>) {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
-}
-
-/// Returns whether a TLS handshake failed because the client does not use TLS.
-fn is_without_tls(error: &io::Error) -> bool {
-    matches!(
-        error.get_ref().and_then(|cause| cause.downcast_ref()),
-        Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType))
-    )
 }
