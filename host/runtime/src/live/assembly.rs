@@ -14,7 +14,7 @@ use admittance_admission::{
 use admittance_catalog::{Catalog, Digest, ModuleReference};
 use admittance_definitions::{
     CandidateDefinition, ChainDefinition, HookContext, HookError, HookStatus, PreparedHook, Served,
-    StageDefinition, WebhookDefinition,
+    StageDefinition, WebhookDefinition, module_location,
 };
 use admittance_sandbox::{Sandbox, SandboxConfig};
 use admittance_webhook::{Webhook, WebhookClients, WebhookConfig};
@@ -348,9 +348,14 @@ struct OrderedPlugin {
 impl OrderedPlugin {
     fn add_to(self, assembled: &mut Assembled) -> Option<PluginOrReason> {
         let order = self.order;
-        let error = |cause| StageError {
-            candidate: order.is_candidate,
-            ..StageError::new(&order.chain, &order.stage, order.location.clone(), cause)
+        let error = |cause| {
+            let is_of_module = matches!(cause, StageErrorCause::Module(_));
+            let module = is_of_module.then(|| module_location(&order.location, order.is_candidate));
+            let location = module.flatten().unwrap_or_else(|| order.location.clone());
+            StageError {
+                candidate: order.is_candidate,
+                ..StageError::new(&order.chain, &order.stage, location, cause)
+            }
         };
         match self.loaded {
             Ok(loaded) => {

@@ -326,7 +326,7 @@ async fn invalid_definitions_are_refused() {
             hook(&json!({"name": "a", "plugin": {"source": "file:/missing.wasm"}})),
             1_405_231,
             format!(
-                "{PARAMETERS}stage a of chain defaultGroup/new: module /missing.wasm: No such file or directory (os error 2)"
+                "{PARAMETERS}stage a of chain defaultGroup/new: module /missing.wasm: No such file or directory (os error 2); build the module, or correct `source`: the path begins at the definition's directory"
             ),
         ),
         (
