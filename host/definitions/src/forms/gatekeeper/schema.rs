@@ -7,6 +7,16 @@ use crate::{
     document::{Mistakes, Node, ValueLocation, quoted},
 };
 
+/// The types that a schema can name.
+pub(super) const TYPES: [(&str, ()); 6] = [
+    ("array", ()),
+    ("boolean", ()),
+    ("integer", ()),
+    ("number", ()),
+    ("object", ()),
+    ("string", ()),
+];
+
 /// A value with the locations of its parts. It may outlive its document.
 #[derive(Clone, Debug)]
 pub(super) struct LocatedValue {
@@ -102,7 +112,8 @@ impl SchemaCheck<'_> {
         let fits = match expected {
             "integer or string" => matches!(found, "integer" | "string"),
             "number" => matches!(found, "integer" | "number"),
-            expected => found == expected,
+            // Of an unknown type, the template has been reported.
+            expected => found == expected || !TYPES.iter().any(|(name, ())| *name == expected),
         };
         if !fits {
             let message = format!(

@@ -263,6 +263,11 @@ fn mistakes_in_templates_and_constraints_are_reported() {
         (REGO.replace("name: limits", "name: other"), "call it `limits`"),
         (REGO.replace("rego: |", "regos: |"), "the target has no policy"),
         (
+            with("{ parameters: { most: 1 } }").replace("type: integer", "type: integr"),
+            "14:27: spec.crd.spec.validation.openAPIV3Schema.properties.most.type: \"integr\" is not a valid type; did you \
+             mean integer?",
+        ),
+        (
             with("{ parameters: {} }"),
             "spec.parameters: the template's schema requires the field \"most\"",
         ),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use admittance_admission::{FailurePolicy, Operation};
 use serde_json::Value as Json;
 
-use super::{Engine, Rego, TemplateDocument};
+use super::{super::schema::TYPES, Engine, Rego, TemplateDocument};
 use crate::{
     cel,
     document::{Fields, Node, quoted, readers},
@@ -49,7 +49,10 @@ fn read_crd(node: &Node<'_>) -> Option<(String, Option<Json>)> {
     let names = spec.get_required("names", "write `names: { kind: ... }`", Node::object);
     let mut schema = None;
     if let Some(mut validation) = spec.get_optional("validation", Node::object) {
-        schema = validation.optional("openAPIV3Schema").map(|schema| schema.json());
+        schema = validation.optional("openAPIV3Schema").map(|schema| {
+            check_types(&schema);
+            schema.json()
+        });
         validation.ignore(&["legacySchema"]);
     }
     let mut names = names?;
@@ -57,6 +60,22 @@ fn read_crd(node: &Node<'_>) -> Option<(String, Option<Json>)> {
     // Gatekeeper ignores these names, and derives its own from the kind.
     names.ignore(&["categories", "listKind", "plural", "shortNames", "singular"]);
     Some((kind?, schema))
+}
+
+/// Reports every unknown type in a schema: no parameter of a constraint would have it.
+fn check_types(schema: &Node<'_>) {
+    if let Some(named) = schema.child("type") {
+        named.one_of("type", &TYPES);
+    }
+    let properties = schema.child("properties");
+    let properties = properties
+        .iter()
+        .flat_map(Node::children)
+        .map(|(_, property)| property);
+    let others = ["items", "additionalProperties"].map(|key| schema.child(key));
+    for part in properties.chain(others.into_iter().flatten()) {
+        check_types(&part);
+    }
 }
 
 fn read_targets(node: &Node<'_>) -> Option<(Engine, Vec<Operation>)> {
