@@ -25,7 +25,7 @@ use super::{
     live::{RATE_COLUMNS, latest_rates, rate_cells},
     parts::{
         Column::{Number, Text},
-        Tone, badge, count, duration, empty, headings, moment, number,
+        Tone, badge, count, empty, headings, latency, moment, number,
     },
     session::Session,
     switch::switch,
@@ -276,7 +276,7 @@ fn stage_section(
 }
 
 fn time(microseconds: Option<u64>) -> String {
-    microseconds.map(duration).unwrap_or_default()
+    latency(microseconds.unwrap_or_default())
 }
 
 fn state(state: StageState) -> Markup {

@@ -18,10 +18,11 @@ pub(super) enum Section {
     Applies,
     Playground,
     Health,
+    Manual,
 }
 
 keywords!(Section, "page": Overview = "Overview", Live = "Live", Chains = "Chains", History = "History",
-    Applies = "What applies?", Playground = "Playground", Health = "Health");
+    Applies = "What applies?", Playground = "Playground", Health = "Health", Manual = "Manual");
 
 impl Section {
     pub(super) fn address(self) -> &'static str {
@@ -33,6 +34,7 @@ impl Section {
             Self::Applies => "/applies",
             Self::Playground => "/playground",
             Self::Health => "/health",
+            Self::Manual => "/docs",
         }
     }
 }

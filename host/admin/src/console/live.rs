@@ -32,7 +32,7 @@ use super::{
     layout::{Section, page, refusal},
     parts::{
         Column::{self, Number, Text},
-        Tone, badge, chip, duration, empty, headings, number, object_name, relative, sparkline,
+        Tone, badge, chip, duration, empty, headings, latency, number, object_name, relative, sparkline,
     },
     session::Session,
 };
@@ -352,9 +352,9 @@ pub(super) fn rate_cells(rates: Option<&ChainRates>) -> Markup {
                 (number("Denied", rates.denied, None))
                 (number("Would deny", rates.would_deny, None))
                 (number("Failed", rates.failed, Some(Tone::Bad)))
-                td.number data-label="p50" { (duration(rates.p50_microseconds)) }
+                td.number data-label="p50" { (latency(rates.p50_microseconds)) }
                 td.number data-label="p99" {
-                    (sparkline(Tone::Plain, "p99 in the last minute", &rates.p99_series)) " " (duration(rates.p99_microseconds))
+                    (sparkline(Tone::Plain, "p99 in the last minute", &rates.p99_series)) " " (latency(rates.p99_microseconds))
                 }
             }
             None => { @for _ in RATE_COLUMNS { td {} } }

@@ -79,19 +79,19 @@ async fn contents(session: Session, Query(search): Query<Search>) -> Response {
             (results(&find(query)))
         }
     };
-    page(&session, Section::Overview, "Manual", content)
+    page(&session, Section::Manual, "Manual", content)
 }
 
 async fn manual_page(session: Session, Path(name): Path<String>) -> Response {
     let Some((_, text)) = PAGES.iter().zip(&*TEXTS).find(|(page, _)| page.name == name) else {
-        let reply = page(&session, Section::Overview, "Not found", not_found());
+        let reply = page(&session, Section::Manual, "Not found", not_found());
         return (StatusCode::NOT_FOUND, reply).into_response();
     };
     let content = html! {
         p { a href="/docs" { "Manual" } }
         article.manual { (PreEscaped(&text.html)) }
     };
-    page(&session, Section::Overview, &text.title, content)
+    page(&session, Section::Manual, &text.title, content)
 }
 
 fn results(found: &[FoundSection]) -> Markup {

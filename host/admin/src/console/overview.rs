@@ -13,7 +13,7 @@ use super::{
     live::{latest_rates, row},
     parts::{
         Column::{Number, Text},
-        Tone, duration, empty, headings, relative, sparkline,
+        NO_NUMBER, Tone, empty, headings, latency, relative, sparkline,
     },
     session::Session,
 };
@@ -72,8 +72,8 @@ fn cards([last, before]: &[TrafficHour; 2]) -> Markup {
         ("Changed", Tone::Change, |counts| counts.changed, count),
         ("Denied", Tone::Warn, |counts| counts.denied, count),
         ("Failed", Tone::Bad, |counts| counts.failed, count),
-        ("p50", Tone::Plain, |counts| counts.p50_microseconds, duration),
-        ("p99", Tone::Plain, |counts| counts.p99_microseconds, duration),
+        ("p50", Tone::Plain, |counts| counts.p50_microseconds, latency),
+        ("p99", Tone::Plain, |counts| counts.p99_microseconds, latency),
     ];
     let has_before = before.total.requests > 0;
     html! {
@@ -82,9 +82,10 @@ fn cards([last, before]: &[TrafficHour; 2]) -> Markup {
                 @let values: Vec<u64> = last.minutes.iter().map(number).collect();
                 div.card {
                     span.name { (name) ", last hour" }
-                    span.figure { (shown(number(&last.total))) }
+                    @let figure = shown(number(&last.total));
+                    span.figure { (figure) }
                     (sparkline(tone, &format!("{name} by the minute in the last hour"), &values))
-                    @if has_before {
+                    @if has_before && figure != NO_NUMBER {
                         span.trend {
                             (change(number(&before.total), number(&last.total))) " the hour before (" (shown(number(&before.total))) ")"
                         }

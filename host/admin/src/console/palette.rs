@@ -19,7 +19,6 @@ async fn destinations(session: Session, State(api): State<Api>) -> Response {
     let content = html! {
         ul #destinations {
             @for section in Section::ALL { li { a href=(section.address()) { (section.as_str()) } } }
-            li { a href="/docs" { "Manual" } }
             @for chain in table.chains() {
                 li { a href=(chains::address(chain.phase, &chain.name)) { "Chain " (chain.name) " (" (chain.phase) ")" } }
             }

@@ -209,6 +209,17 @@ pub(super) fn duration(microseconds: u64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
+/// Formats a percentile of durations, which is 0 if there were no requests.
+pub(super) fn latency(microseconds: u64) -> String {
+    match microseconds {
+        0 => NO_NUMBER.to_owned(),
+        microseconds => duration(microseconds),
+    }
+}
+
+/// Stands for a number that does not exist.
+pub(super) const NO_NUMBER: &str = "–";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,6 +238,7 @@ mod tests {
         ] {
             assert_eq!(duration(microseconds), expected, "{microseconds}");
         }
+        assert_eq!([latency(0), latency(412)], ["–", "412 µs"]);
     }
 
     #[test]
