@@ -81,14 +81,14 @@ async fn a_client_that_reconnects_gets_the_decisions_that_it_missed() {
         scene.create(uid, "img:1").await;
     }
     let list = scene.json_of(&["decisions"]).await;
-    let id = list["decisions"][2]["id"].to_string();
+    let id = list["decisions"][0]["id"].to_string();
     let header = format!("Last-Event-ID: {id}\r\n");
     let mut client = EventClient::open(&scene, "/v1/decisions/events", &header).await;
     assert_eq!(
         client.until("content-type").await,
         "content-type: text/event-stream"
     );
-    for (uid, index) in [("b", 1), ("c", 0)] {
+    for (uid, index) in [("b", 1), ("c", 2)] {
         assert_eq!(client.until("event").await, "event: decision");
         let id = client.until("id").await;
         assert_eq!(id, format!("id: {}", list["decisions"][index]["id"]));

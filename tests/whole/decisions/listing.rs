@@ -10,12 +10,12 @@ async fn decisions_are_listed_and_explained() {
     assert!(scene.create("good", "img:1").await.is_allowed());
     assert!(!scene.create("bad", "img:latest").await.is_allowed());
     for (arguments, expected) in [
-        (&[][..], vec!["bad", "good"]),
+        (&[][..], vec!["good", "bad"]),
         (&["--verdict", "refused"], vec!["bad"]),
         (&["--verdict", "changed"], vec!["good"]),
-        (&["--chain", "pods", "--stage", "mark"], vec!["bad", "good"]),
+        (&["--chain", "pods", "--stage", "mark"], vec!["good", "bad"]),
         (&["--chain", "others"], vec![]),
-        (&["--namespace", "test", "--user", "alice"], vec!["bad", "good"]),
+        (&["--namespace", "test", "--user", "alice"], vec!["good", "bad"]),
         (&["--user", "bob"], vec![]),
         (&["--since", "1h", "--limit", "1"], vec!["bad"]),
         (&["--since", "2100-01-01T00:00:00Z"], vec![]),

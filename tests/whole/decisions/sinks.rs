@@ -23,7 +23,7 @@ async fn decisions_on_disk_survive_a_restart() {
     assert_eq!(scene.review(&unchanged).await.patch(), None);
     scene.create("good", "img:1").await;
     scene.create("bad", "img:latest").await;
-    assert_eq!(scene.listed(&[]).await, ["bad", "good", "unchanged"]);
+    assert_eq!(scene.listed(&[]).await, ["unchanged", "good", "bad"]);
     scene.0.program.terminate().unwrap();
     scene
         .0
@@ -45,12 +45,12 @@ async fn decisions_on_disk_survive_a_restart() {
     drop(program);
     let scene = Scene::start_in(directory, decisions).await;
     scene.create("new", "img:2").await;
-    assert_eq!(scene.listed(&[]).await, ["new", "bad", "good"]);
+    assert_eq!(scene.listed(&[]).await, ["good", "bad", "new"]);
     assert_eq!(
         scene.listed(&["--verdict", "refused", "--chain", "pods"]).await,
         ["bad"]
     );
-    assert_eq!(scene.listed(&["--limit", "2"]).await, ["new", "bad"]);
+    assert_eq!(scene.listed(&["--limit", "2"]).await, ["bad", "new"]);
     let explained = scene.json_of(&["explain", "good"]).await;
     assert_eq!(
         explained["decisions"][0]["result"]["metadata"]["annotations"]["well-behaved"],

@@ -88,9 +88,18 @@ impl DecisionsArguments {
                 Some(_) => format!("{DIM}there are more; raise --limit, or give --since{DIM:#}\n"),
                 None => String::new(),
             };
-            more + &list.decisions.iter().rev().map(line).collect::<String>()
+            more + &list.decisions.iter().map(line).collect::<String>()
         };
-        let list: DecisionList = self.query.show(&["decisions"], &self.listed(), text)?;
+        let message = Message {
+            parameters: &self.listed(),
+            body: None,
+        };
+        let client = AdminClient::new(&self.query.connection)?;
+        let listed = client.send(Method::GET, &["decisions"], message);
+        let mut list: DecisionList = crate::block_on(listed)??;
+        // The API begins with the newest decision. Here it comes last in every format, as in a log.
+        list.decisions.reverse();
+        self.query.output.print(&list, text)?;
         if list.decisions.is_empty() {
             crate::block_on(self.note_unknown_names(&AdminClient::new(&self.query.connection)?))??;
         }
