@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use admittance_net::{
     bearer::{TokenDigest, bearer},
-    listener::{Client, ClientCertificate, host_address, is_loopback},
+    listener::{Client, ClientCertificate, host_address},
     tls::subject_names,
 };
 use http::{
@@ -102,10 +102,10 @@ impl AdminAccess {
         let tokens = config.tokens().to_vec();
         let policy = if !tokens.is_empty() || !clients.is_empty() {
             AccessPolicy::Guarded { tokens, clients }
-        } else if is_loopback(config.address()) {
-            AccessPolicy::Open
-        } else {
+        } else if config.refusal().is_some() {
             AccessPolicy::Closed
+        } else {
+            AccessPolicy::Open
         };
         Self(Arc::new(policy))
     }

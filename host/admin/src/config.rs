@@ -1,9 +1,9 @@
-use std::net::SocketAddr;
+use std::{fmt, net::SocketAddr};
 
 use admittance_admission::keywords;
 use admittance_net::{listener::is_loopback, tls::ServerTls};
 
-use crate::token::Token;
+use crate::{access::Denied, token::Token};
 
 /// The configuration of the admin port.
 #[derive(Clone, Debug)]
@@ -77,6 +77,13 @@ impl AdminConfig {
             return Err(TokensInTheClear(self.address));
         }
         Ok(self)
+    }
+
+    /// Returns why the API and the console are refused to everybody, if they are.
+    pub fn refusal(&self) -> Option<impl fmt::Display + use<>> {
+        let has_clients = self.tls.as_ref().is_some_and(|tls| !tls.clients.is_empty());
+        let is_closed = self.tokens.is_empty() && !has_clients && !is_loopback(self.address);
+        is_closed.then_some(Denied::Closed)
     }
 
     pub fn address(&self) -> SocketAddr {

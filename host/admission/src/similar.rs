@@ -7,10 +7,16 @@ use crate::enumerated;
 /// Returns the names that are similar to the text, the most similar one first. Case is ignored.
 pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Vec<T> {
     let text = text.to_lowercase();
-    let length = text.chars().count();
+    // Names in one group, as `pods/images` and `pods/limits`, are similar only if what follows the group is.
+    let (group, _) = text.rsplit_once('/').unwrap_or_default();
     let near = names.into_iter().filter_map(|name| {
         let lowercase = name.to_string().to_lowercase();
-        let other = lowercase.chars().count();
+        let is_of_group = lowercase
+            .rsplit_once('/')
+            .is_some_and(|(other, _)| other == group);
+        let shared = if is_of_group { group.chars().count() } else { 0 };
+        let length = text.chars().count() - shared;
+        let other = lowercase.chars().count() - shared;
         let allowed = 2 * length.max(other) / 5;
         // The edit distance is at least the difference of the lengths, so it need not be computed for this name.
         if length.abs_diff(other) > allowed {
@@ -52,13 +58,15 @@ mod tests {
 
     #[test]
     fn the_most_similar_names_are_suggested() {
-        let names = ["images", "image-tags", "Limits", "limit", "labels"];
+        let names = ["images", "image-tags", "Limits", "limit", "labels", "Kind/limit"];
         for (text, expected) in [
             ("imagse", "; did you mean images?"),
             ("LIMITS", "; did you mean Limits?"),
             ("limita", "; did you mean limit or Limits?"),
             ("quota", ""),
             ("", ""),
+            ("Kind/limits", "; did you mean Kind/limit?"),
+            ("Kind/quotas", ""),
         ] {
             assert_eq!(did_you_mean(text, names), expected, "{text}");
         }

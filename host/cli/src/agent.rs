@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
     #[arg(long = "insecureSkipVerify", num_args = 0..=1, default_missing_value = "true")]
     insecure_skip_verify: Option<bool>,
     /// Serve /healthz, /readyz and /metrics on this address [default: none].
-    #[arg(long, value_name = "HOST:PORT", env = "ADMITTANCE_LISTEN_ADDR")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = crate::arguments::socket_address, env = "ADMITTANCE_LISTEN_ADDR")]
     listen_addr: Option<SocketAddr>,
     /// The interval at which the credentials are read and reported: a duration, or a number of seconds.
     #[arg(long, visible_alias = "periodsync", value_name = "DURATION", default_value = "60s", value_parser = period)]
@@ -192,7 +192,7 @@ fn server(text: &str) -> Result<Uri, String> {
 fn period(text: &str) -> Result<Duration, String> {
     let period = match text.parse() {
         Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => humantime::parse_duration(text).map_err(|error| error.to_string())?,
+        Err(_) => crate::arguments::duration(text)?,
     };
     if period.is_zero() {
         return Err("write at least a second, such as 60s".to_owned());

@@ -2,7 +2,9 @@
 
 use std::{
     io::{ErrorKind, Read},
+    net::SocketAddr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use admittance::definitions::{self, ChainDefinition};
@@ -40,6 +42,22 @@ pub(crate) fn existing(text: &str) -> Result<PathBuf, String> {
         // Other problems are reported when the file is read.
         _ => Ok(path),
     }
+}
+
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|_| "write a number and its unit, as in 30s, 10m or 1h".to_owned())
+}
+
+pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "write an IP address and a port, as in 127.0.0.1:8080".to_owned())
+}
+
+/// Parses the number of a revision.
+pub(crate) fn revision(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| "write the number of a revision; `admittance history` lists them".to_owned())
 }
 
 pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {

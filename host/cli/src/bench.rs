@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "CHAIN|PLUGIN", value_parser = modules::hooks)]
     compare: Option<PathBuf>,
     /// The time for which each version is measured, such as 5s or 1m.
-    #[arg(long = "for", value_name = "DURATION", default_value = "5s", value_parser = humantime::parse_duration)]
+    #[arg(long = "for", value_name = "DURATION", default_value = "5s", value_parser = crate::arguments::duration)]
     time: Duration,
     /// The output format.
     #[arg(long, short, value_enum, default_value_t)]

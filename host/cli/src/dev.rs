@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     chain: Option<PathBuf>,
     /// The address to serve on; with port 0, the system chooses one [default: listen.address of --config, or
     /// 127.0.0.1:9980].
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::arguments::socket_address)]
     listen: Option<SocketAddr>,
     #[command(flatten)]
     surroundings: SurroundingFiles,

@@ -24,7 +24,7 @@ use self::machine::Machine;
 use crate::{
     check, directories,
     output::{BAD, GOOD, Output, WARN, harmless},
-    serve::DEFAULT_CONFIG,
+    serve::{self, DEFAULT_CONFIG},
 };
 
 /// Look at a configuration and at this machine, and say what is wrong and what to do.
@@ -116,6 +116,10 @@ fn findings(arguments: &Arguments) -> crate::Result<Vec<Finding>> {
     let mut findings = vec![machine.kernel(), machine.descriptors()];
     let Moment(now) = Moment::now();
     findings.extend(clock(path, now));
+    if let Err(problem) = serve::is_there(path) {
+        findings.push(Finding::problem("configuration", problem));
+        return Ok(findings);
+    }
     let config = match Config::read(path) {
         Ok(config) => config,
         Err(mistakes) => {
@@ -127,6 +131,8 @@ fn findings(arguments: &Arguments) -> crate::Result<Vec<Finding>> {
     let admin = config.admin.as_ref();
     findings.extend(port("listen.address", config.listen.address));
     findings.extend(admin.and_then(|admin| port("admin.address", admin.address())));
+    let refusal = admin.and_then(AdminConfig::refusal);
+    findings.extend(refusal.map(|why| Finding::warning("admin.address", why.to_string())));
     findings.extend(
         certificates(&config)
             .iter()

@@ -13,18 +13,27 @@ use std::{
     path::Path,
 };
 
+use admittance_net::causes::root_cause;
 use tempfile::NamedTempFile;
 
 pub(crate) fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(at(path))
+    fs::read_to_string(path).map_err(|error| at(path)(described(&error)))
 }
 
 pub(crate) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
+/// Returns the message of an error about reading a file, with its fix if that is known.
+pub(crate) fn described(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => format!("{error}; let this user read it"),
+        _ => error.to_string(),
+    }
+}
+
 pub(crate) fn open(path: &Path) -> Result<File, String> {
-    File::open(path).map_err(at(path))
+    File::open(path).map_err(|error| at(path)(described(&error)))
 }
 
 /// Returns a function that adds the name of a file to an error.
@@ -53,7 +62,15 @@ impl<'a> FileDraft<'a> {
             file.as_file().sync_all()?;
             io::Result::Ok(file)
         };
-        let file = write().map_err(at(path))?;
+        let file = write().map_err(|error| {
+            // The error itself names the temporary file.
+            at(path)(match error.kind() {
+                io::ErrorKind::NotFound => {
+                    "its directory does not exist; create it, or name another".to_owned()
+                }
+                _ => root_cause(&error),
+            })
+        })?;
         Ok(Self { path, file })
     }
 
@@ -110,6 +127,9 @@ mod tests {
             assert_eq!(read(&path).unwrap(), content);
         }
         let error = replace(&folder.path().join("none/a.wasm"), b"", PUBLIC).unwrap_err();
-        assert!(error.contains("none/a.wasm"), "{error}");
+        assert!(
+            error.ends_with("none/a.wasm: its directory does not exist; create it, or name another"),
+            "{error}"
+        );
     }
 }

@@ -72,6 +72,10 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
         ApiKind::Kubernetes => init_template!("kubernetes", "pod.yaml", ""),
         ApiKind::Bcs => init_template!("bcs", "application.json", ""),
     };
+    if arguments.directory.is_file() {
+        let problem = "it is a file; name a directory with --directory";
+        return Err(files::at(&arguments.directory)(problem).into());
+    }
     let written = [(DEFAULT_CONFIG, config), (CHAIN, chain), (request, content)]
         .map(|(path, content)| (arguments.directory.join(path), content));
     if let Some((path, _)) = written.iter().find(|(path, _)| path.exists()) {

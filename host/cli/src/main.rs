@@ -41,6 +41,7 @@ mod test;
 
 use std::{process::ExitCode, time::Duration};
 
+use admittance_admission::similar;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
 
 use crate::output::BAD;
@@ -125,7 +126,7 @@ fn main() -> ExitCode {
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             help::program().get_matches()
         }
-        _ => error.exit(),
+        _ => closest(error).exit(),
     });
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let result = arguments.command.run();
@@ -137,6 +138,39 @@ fn main() -> ExitCode {
             .is_some_and(admittance::Error::is_transient);
         ExitCode::from(if is_transient { TRANSIENT } else { INVALID })
     })
+}
+
+/// Keeps only the closest of the suggestions in an error about the command line. clap's own measure accepts a word that
+/// has hardly more in common with the given one than some letters.
+fn closest(mut error: clap::Error) -> clap::Error {
+    use clap::error::{ContextKind, ContextValue};
+
+    for (given, suggested) in [
+        (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),
+        (ContextKind::InvalidValue, ContextKind::SuggestedValue),
+    ] {
+        let Some(ContextValue::String(text)) = error.get(given) else {
+            continue;
+        };
+        let near = match error.get(suggested) {
+            Some(ContextValue::String(name)) => similar(text, [name.clone()]),
+            Some(ContextValue::Strings(names)) => similar(text, names.clone()),
+            _ => continue,
+        };
+        error.remove(suggested);
+        if !near.is_empty() {
+            error.insert(suggested, ContextValue::Strings(near));
+        }
+    }
+    if let Some(ContextValue::String(text)) = error.get(ContextKind::InvalidArg)
+        && error.kind() == ErrorKind::UnknownArgument
+        && std::env::args().nth(1).is_some_and(|command| command == "apply")
+        && !text.starts_with('-')
+    {
+        let tip = format!("name the file with -f: apply -f {text}").into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    error
 }
 
 impl Command {
@@ -216,5 +250,29 @@ fn assert_accepted(lines: &[(&str, bool)]) {
     for (line, is_accepted) in lines {
         let words = ["admittance"].into_iter().chain(line.split_whitespace());
         assert_eq!(Arguments::try_parse_from(words).is_ok(), *is_accepted, "{line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_in_arguments_are_reported_with_the_closest_word_or_the_form() {
+        for (line, expected, unexpected) in [
+            ("stauts", "a similar subcommand exists: 'status'", "audit"),
+            ("version", "unrecognized subcommand", "permissions"),
+            ("completions tcsh", "invalid value 'tcsh'", "similar"),
+            ("rollback x", "`admittance history` lists them", "digit"),
+            ("serve --listen 127.0.0.1", "as in 127.0.0.1:8080", "syntax"),
+            ("disable a/b --reason c --for 5", "as in 30s, 10m or 1h", "5sec"),
+        ] {
+            let words = ["admittance"].into_iter().chain(line.split_whitespace());
+            let error = closest(Arguments::try_parse_from(words).unwrap_err()).to_string();
+            assert!(
+                error.contains(expected) && !error.contains(unexpected),
+                "{line}: {error}"
+            );
+        }
     }
 }

@@ -246,7 +246,7 @@ impl Transfers {
 }
 
 fn retrying(after: Duration, error: &str) -> String {
-    format!("{}; retrying in {after:?}", harmless(error))
+    format!("{}; retrying in {:.1} s", harmless(error), after.as_secs_f64())
 }
 
 fn bar(total: Option<u64>) -> ProgressBar {

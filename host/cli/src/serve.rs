@@ -23,7 +23,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    arguments::{existing, word},
+    arguments::{existing, socket_address, word},
     directories,
     exporter::Metrics,
     files, host, logging, process_metrics,
@@ -49,11 +49,11 @@ pub(crate) struct Arguments {
     )]
     config: PathBuf,
     /// Listen on this address instead of the configuration's listen.address.
-    #[arg(long, value_name = "ADDRESS", env = "ADMITTANCE_LISTEN")]
+    #[arg(long, value_name = "ADDRESS", value_parser = socket_address, env = "ADMITTANCE_LISTEN")]
     listen: Option<SocketAddr>,
     /// Serve /healthz, /readyz, /metrics and the API on this address instead of the configuration's
     /// admin.address.
-    #[arg(long, value_name = "ADDRESS", env = "ADMITTANCE_ADMIN")]
+    #[arg(long, value_name = "ADDRESS", value_parser = socket_address, env = "ADMITTANCE_ADMIN")]
     admin: Option<SocketAddr>,
     /// Forward to these servers instead of the configuration's upstream.servers or upstream.discover.
     #[arg(long, value_name = "URL", env = "ADMITTANCE_UPSTREAM", value_delimiter = ',')]
@@ -133,20 +133,25 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
     })?
 }
 
-/// Reads the configuration. If the file is missing, the error explains how to create one.
+/// Reads the configuration.
 fn read(path: &Path) -> crate::Result<Config> {
+    is_there(path)?;
+    Ok(Config::read(path)?)
+}
+
+/// Checks whether the configuration exists. If it does not, the error explains how to create one.
+pub(crate) fn is_there(path: &Path) -> Result<(), String> {
     if path == Path::new(DEFAULT_CONFIG) && !path.exists() {
         return Err(format!(
             "there is no {DEFAULT_CONFIG} here; name the configuration with `--config FILE` (or ADMITTANCE_CONFIG), \
              or write one, with a chain and a request to try: `admittance init rest` in front of any JSON API, \
              `admittance init kubernetes` for a webhook of kube-apiserver, `admittance init bcs`"
-        )
-        .into());
+        ));
     }
     if !path.exists() {
         existing(&path.to_string_lossy()).map_err(files::at(path))?;
     }
-    Ok(Config::read(path)?)
+    Ok(())
 }
 
 async fn serve(mut config: Config, metrics: Metrics) -> crate::Result<ExitCode> {
@@ -160,9 +165,13 @@ async fn serve(mut config: Config, metrics: Metrics) -> crate::Result<ExitCode> 
         process_metrics::collect();
         metrics.render()
     };
+    let refusal = config.admin.as_ref().and_then(AdminConfig::refusal);
     let admin = AdminPort::open(&config, Arc::new(render)).await?;
     if let Some(admin) = &admin {
         tracing::info!(admin = %admin.address(), "starting");
+        refusal
+            .iter()
+            .for_each(|why| tracing::info!("admin.address: {why}"));
     }
     let host = build(&config, &connections).await?;
     match &connections.cluster {

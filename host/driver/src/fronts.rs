@@ -292,6 +292,8 @@ fn choose<'a>(node: &Node<'a>, examples: &str) -> Option<(&'static FrontRow, Nod
             let row = FRONTS.iter().find(|row| row.key == *key)?;
             Some((row, node.clone()))
         }
+        // Of an unknown key, `fields` reports the name that was probably meant.
+        [] if !node.children().is_empty() => None,
         [] => node.reject("no dialect is configured", format!("write {examples}")),
         _ => {
             let keys = enumerated(FRONTS.map(|row| format!("`{}`", row.key)), "and");

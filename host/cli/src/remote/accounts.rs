@@ -98,7 +98,7 @@ enum TokensCommand {
     Create {
         user: String,
         /// The time until the token expires, such as `12h` or `90d`.
-        #[arg(long, value_name = "TIME", default_value = "365d", value_parser = humantime::parse_duration)]
+        #[arg(long, value_name = "TIME", default_value = "365d", value_parser = crate::arguments::duration)]
         expires_in: Duration,
         #[command(flatten)]
         query: Query,

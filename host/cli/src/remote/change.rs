@@ -12,7 +12,7 @@ use super::{
     JSON, Query, client::Message, completion, definitions::path_of, history::differences, status::made_by,
 };
 use crate::{
-    arguments::{existing, no_definition, read_definitions},
+    arguments::{existing, no_definition, read_definitions, revision},
     output::{BAD, BOLD, DIM, GOOD, WARN},
     table::{Cell, Table},
 };
@@ -67,7 +67,7 @@ pub(crate) struct PromoteArguments {
   admittance rollback 41")]
 pub(crate) struct RollbackArguments {
     /// The number of the revision; `history` lists them.
-    #[arg(add = completion::revisions())]
+    #[arg(value_parser = revision, add = completion::revisions())]
     revision: u64,
     #[command(flatten)]
     query: Query,

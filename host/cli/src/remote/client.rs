@@ -76,7 +76,7 @@ impl AdminClient {
         };
         serde_json::from_slice(&body).map_err(|error| RemoteError::NotAdminPort {
             server: self.server.to_string(),
-            problem: format!("the reply cannot be read: {error}"),
+            problem: format!("its reply has another form ({error})"),
         })
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct DisableArguments {
     #[arg(value_name = "CHAIN/STAGE", add = completion::stages())]
     stage: StageId,
     /// The time until the stage is enabled again: 1s to 24h.
-    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = crate::arguments::duration)]
     duration: Duration,
     /// The reason, which is shown in `status` and in the log.
     #[arg(long, value_name = "TEXT")]

@@ -63,8 +63,7 @@ pub(crate) struct RecordArguments {
 }
 
 fn whole_seconds(text: &str) -> Result<Duration, String> {
-    let duration =
-        humantime::parse_duration(text).map_err(|error| format!("{error}; write 30s, 10m or 1h"))?;
+    let duration = crate::arguments::duration(text)?;
     match duration.as_secs() {
         1..=3600 if duration.subsec_nanos() == 0 => Ok(duration),
         _ => Err("write whole seconds, from 1s to 1h".to_owned()),

@@ -199,7 +199,11 @@ pub(crate) fn text_of(path: &Path) -> Result<(String, Metadata), Mistake> {
             let message = format!("the file has more than {LARGEST_FILE} bytes");
             Mistake::of_file(&name, message, "split it")
         } else {
-            Mistake::of_file(&name, format!("the file cannot be read: {error}"), "")
+            let fix = match error.kind() {
+                io::ErrorKind::PermissionDenied => "let this user read it",
+                _ => "",
+            };
+            Mistake::of_file(&name, format!("the file cannot be read: {error}"), fix)
         }
     })?;
     let text = String::from_utf8(bytes).map_err(|error| {

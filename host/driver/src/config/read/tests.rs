@@ -411,6 +411,13 @@ fn missing_required_keys_are_reported() {
             "upstream.servers: the list is empty"
         ]
     );
+    assert_eq!(
+        read("dialect: { rset: {} }\nupstream: { servers: [] }").unwrap_err(),
+        [
+            "dialect.rset: unknown field",
+            "upstream.servers: the list is empty"
+        ]
+    );
     let missing = Config::read(Path::new("nowhere/admittance.yaml")).unwrap_err();
     assert!(
         missing.to_string().contains("nowhere/admittance.yaml"),
