@@ -158,7 +158,9 @@ fn closest(mut error: clap::Error) -> clap::Error {
             _ => continue,
         };
         error.remove(suggested);
-        if !near.is_empty() {
+        if near.is_empty() {
+            error.remove(ContextKind::Suggested);
+        } else {
             error.insert(suggested, ContextValue::Strings(near));
         }
     }

@@ -140,7 +140,7 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
     } else {
         files::read_bytes(path)
     };
-    bytes.map_err(files::at(path))
+    bytes.map_err(|error| files::at(path)(files::described(&error)))
 }
 
 /// Returns whether the first line has the form `METHOD target HTTP/...`.
