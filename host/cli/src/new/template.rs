@@ -75,7 +75,7 @@ const RUST: LanguageTemplate = LanguageTemplate {
         "README.md" from "README.md"
     ),
     code: code!("rust": "src/lib.rs" from "lib.rs"),
-    sdk: package!(".": "Cargo.toml", "macros/Cargo.toml", "macros/src/arguments.rs", "macros/src/derives.rs", "macros/src/export.rs", "macros/src/lib.rs", "src/bindings.rs", "src/cluster.rs", "src/error.rs", "src/http.rs", "src/lib.rs", "src/log.rs", "src/merge.rs", "src/patch.rs", "src/plugin.rs", "src/pointer.rs", "src/request.rs", "src/response.rs", "src/sample.json", "src/sample.rs", "src/settings.rs", "src/testing.rs", "src/testing/cluster.rs", "src/text.rs", "src/workload.rs", "src/workload/container.rs", "src/workload/shape.rs", "wit/cluster.wit", "wit/deps/cli/environment.wit", "wit/deps/logging/logging.wit", "wit/environment.wit", "wit/http.wit", "wit/types.wit", "wit/world.wit"),
+    sdk: package!(".": "Cargo.toml", "macros/Cargo.toml", "macros/src/arguments.rs", "macros/src/derives.rs", "macros/src/export.rs", "macros/src/lib.rs", "src/bindings.rs", "src/cluster.rs", "src/error.rs", "src/http.rs", "src/lib.rs", "src/log.rs", "src/merge.rs", "src/patch.rs", "src/plugin.rs", "src/pointer.rs", "src/reader.rs", "src/request.rs", "src/response.rs", "src/sample.json", "src/sample.rs", "src/settings.rs", "src/testing.rs", "src/testing/cluster.rs", "src/text.rs", "src/workload.rs", "src/workload/container.rs", "src/workload/shape.rs", "wit/cluster.wit", "wit/deps/cli/environment.wit", "wit/deps/logging/logging.wit", "wit/environment.wit", "wit/http.wit", "wit/types.wit", "wit/world.wit"),
 };
 
 const JAVASCRIPT: LanguageTemplate = LanguageTemplate {
