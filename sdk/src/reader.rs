@@ -87,7 +87,7 @@ impl<'de> Cursor<'de> {
             b'"' => self.position = string_end(self.text.as_bytes(), start + 1)?.0,
             b'{' | b'[' => self.pass_nested()?,
             _ => {
-                let rest = &self.text.as_bytes()[start..];
+                let rest = self.text.as_bytes().get(start..).ok_or(Unreadable)?;
                 let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
                 self.position += rest.iter().position(ends).unwrap_or(rest.len());
             }
@@ -472,7 +472,7 @@ mod tests {
                 bytes.extend([other; 9]);
                 assert_eq!(string_end(&bytes, 0).ok(), Some((length + 1, false)), "{bytes:?}");
                 for escape in 0..length.saturating_sub(1) {
-                    bytes[escape..escape + 2].copy_from_slice(&[b'\\', b'"']);
+                    bytes[escape..escape + 2].copy_from_slice(br#"\""#);
                     assert_eq!(string_end(&bytes, 0).ok(), Some((length + 1, true)), "{bytes:?}");
                     bytes[escape..escape + 2].fill(other);
                 }
