@@ -83,6 +83,9 @@ pub struct CandidateList {
 pub struct DefinitionList {
     /// The definitions, in the order of their files.
     pub definitions: Vec<StoredDefinition>,
+    /// The revision that a rollback made live again; absent unless a rollback is live, whose definitions may differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rolled_back_to: Option<u64>,
 }
 
 /// The body of `POST /v1/rollback`.

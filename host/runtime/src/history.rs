@@ -11,7 +11,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-pub(crate) use self::{comparison::compare, directory::HistoryDirectory};
+pub(crate) use self::{
+    comparison::{changed_names, compare},
+    directory::HistoryDirectory,
+};
 pub use self::{
     error::HistoryError,
     revision::{Comparison, ModuleChange, Origin, Revision, RevisionDetail, RevisionFile, RevisionModule},
@@ -40,6 +43,14 @@ pub(crate) struct HistoryEntry {
 impl HistoryEntry {
     pub(crate) fn revision(&self) -> &Revision {
         &self.detail.revision
+    }
+
+    /// Returns the revision to which this one rolled back; `None` if it is not a rollback.
+    pub(crate) fn rolled_back_to(&self) -> Option<u64> {
+        match self.revision().origin {
+            Origin::RolledBack { to } if self.instead_of.is_some() => Some(to),
+            _ => None,
+        }
     }
 
     pub(crate) fn changed_since(&self, predecessor: &Self) -> &[String] {

@@ -74,6 +74,11 @@ impl TableProblem {
         }
     }
 
+    /// Returns the problem as it remains while a rollback is live, which nothing retries; `None` if it is temporary.
+    pub(crate) fn of_mistakes(&self) -> Option<Self> {
+        (!self.error.is_transient()).then(|| self.clone())
+    }
+
     pub(crate) fn problem(&self) -> Problem {
         Problem {
             since: self.since,

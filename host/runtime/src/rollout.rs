@@ -117,7 +117,10 @@ impl Host {
     ) -> Result<Steered, DisableError> {
         let (stage, rollout) = {
             let mut stages = self.0.disabled.lock();
-            let missing = format!("there is no rollout of a candidate of {stage}");
+            let missing = format!(
+                "there is no rollout of a candidate of {stage}{}",
+                self.rollback_note()
+            );
             let stage = resolve_stage(stage, stages.rollouts.stages(), &missing, "rollouts are of")?;
             let refused = |state| {
                 DisableError::Conflict(format!(

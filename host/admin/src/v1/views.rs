@@ -154,7 +154,11 @@ async fn diff(call: Call<Nothing, DiffQuery>) -> Result<Json<Comparison>, ApiErr
 
 async fn definitions(call: Call) -> Result<Json<DefinitionList>, ApiError> {
     let definitions = stored(&call).await?;
-    Ok(Json(DefinitionList { definitions }))
+    let rolled_back_to = call.api.sources.host.rolled_back_to();
+    Ok(Json(DefinitionList {
+        definitions,
+        rolled_back_to,
+    }))
 }
 
 /// Returns the definitions, without the texts that the caller must not see.
@@ -178,6 +182,7 @@ pub(super) struct DefinitionPath {
 
 async fn definition(call: Call<DefinitionPath>) -> Result<Json<DefinitionList>, ApiError> {
     let all = stored(&call).await?;
+    let rolled_back_to = call.api.sources.host.rolled_back_to();
     let DefinitionPath { kind, name } = call.path;
     let is_meant =
         |stored: &&StoredDefinition| stored.id.name == name && stored.id.kind.eq_ignore_ascii_case(&kind);
@@ -185,9 +190,16 @@ async fn definition(call: Call<DefinitionPath>) -> Result<Json<DefinitionList>, 
     if definitions.is_empty() {
         let id = format!("{kind}/{name}");
         let near = did_you_mean(&id, all.iter().map(|stored| &stored.id));
-        return Err(ApiError::NotFound(format!("there is no {id}{near}")));
+        let note = rolled_back_to.map(|to| {
+            format!("; a rollback to revision {to} is live, whose chains (`admittance status`) may have it")
+        });
+        let note = note.unwrap_or_default();
+        return Err(ApiError::NotFound(format!("there is no {id}{note}{near}")));
     }
-    Ok(Json(DefinitionList { definitions }))
+    Ok(Json(DefinitionList {
+        definitions,
+        rolled_back_to,
+    }))
 }
 
 async fn candidates(call: Call) -> Result<Json<CandidateList>, ApiError> {

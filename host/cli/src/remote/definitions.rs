@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{Query, completion};
 use crate::{
-    output::{BAD, harmless_lines},
+    output::{BAD, WARN, harmless_lines},
     table::{Cell, Table},
 };
 
@@ -33,7 +33,13 @@ impl GetArguments {
             None => (vec!["definitions"], table),
         };
         let text = |list: &DefinitionList| text(&list.definitions);
-        self.query.show(&path, &[], text).map(drop)
+        let list = self.query.show(&path, &[], text)?;
+        if let Some(to) = list.rolled_back_to {
+            anstream::eprintln!(
+                "{WARN}warning:{WARN:#} a rollback to revision {to} is live; its definitions may differ from these"
+            );
+        }
+        Ok(())
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 pub use admittance_definitions::AppliedEffect;
 use admittance_definitions::{
-    ChainId, Change, DefinitionId, DefinitionSet, DefinitionStore, Expected, OnBadDefinition, StageId,
-    StoreError, StoreKind, StoredDefinition,
+    ChainId, Change, ChangeError as InvalidChange, DefinitionId, DefinitionSet, DefinitionStore, Expected,
+    OnBadDefinition, StageId, StoreError, StoreKind, StoredDefinition,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -194,7 +194,12 @@ impl Host {
             if needs_history && self.0.stores.are_files() {
                 return Err(ChangeError::NoHistory);
             }
-            let plan = plan(&source, edit.clone()).await?;
+            let plan = plan(&source, edit.clone()).await.map_err(|error| match error {
+                ChangeError::Definitions(InvalidChange::Unknown(text)) => {
+                    InvalidChange::Unknown(text + &self.rollback_note()).into()
+                }
+                error => error,
+            })?;
             let store = if how.dry_run {
                 None
             } else {
@@ -241,7 +246,7 @@ impl Host {
         } else {
             !state.is_newest(&entry)
         };
-        let applied = Applied {
+        let mut applied = Applied {
             revision: if is_new {
                 number
             } else {
@@ -253,6 +258,7 @@ impl Host {
             comparison: compare(state.history.last().map(|last| &**last), &entry),
             warnings: plan.warnings,
         };
+        applied.warnings.extend(end_of_rollback(state.newest(), &entry));
         if how.dry_run {
             return Ok(Some(applied));
         }
@@ -292,6 +298,21 @@ impl Host {
             let _ = state.source.record_contents(contents).await;
         }
         Ok(Some(applied))
+    }
+
+    /// Returns the revision that a rollback made live again; `None` unless a rollback is live.
+    pub fn rolled_back_to(&self) -> Option<u64> {
+        self.0.live.load().entry.rolled_back_to()
+    }
+
+    /// Returns what to append to an error about an unknown name: a rollback may be why the name is unknown.
+    pub(crate) fn rollback_note(&self) -> String {
+        self.rolled_back_to().map_or_else(String::new, |to| {
+            format!(
+                "; a rollback to revision {to} is live, so the live chains (`admittance status`) differ from the \
+                 current definitions (`admittance get`)"
+            )
+        })
     }
 
     /// Returns the revisions in the history, the newest first.
@@ -359,7 +380,17 @@ impl Host {
         entry.detail.revision.at = Moment::now();
         entry.instead_of = Some(state.source.inputs());
         let entry = Arc::new(entry);
-        let (problem, hash) = (self.problem_with(&built.bad), built.hash);
+        // Until the current definitions change again, their mistakes remain although the rollback is live.
+        let remaining = || {
+            self.0
+                .live
+                .load()
+                .problem
+                .as_ref()
+                .and_then(TableProblem::of_mistakes)
+        };
+        let (problem, hash) = (self.problem_with(&built.bad).or_else(remaining), built.hash);
+        state.replaced_problem = problem.clone();
         let table = PreparedTable {
             built,
             entry: entry.clone(),
@@ -386,6 +417,19 @@ fn compare(last: Option<&HistoryEntry>, entry: &HistoryEntry) -> Comparison {
         Some(last) => history::compare(&last.detail, &entry.detail),
         None => history::compare(&entry.detail, &entry.detail),
     }
+}
+
+/// Returns a warning if the change ends a rollback, with the other definitions that change with it.
+fn end_of_rollback(newest: Option<&HistoryEntry>, entry: &HistoryEntry) -> Option<String> {
+    let newest = newest?;
+    let to = newest.rolled_back_to()?;
+    let changed = match history::changed_names(&newest.detail, &entry.detail).join(", ") {
+        none if none.is_empty() => String::new(),
+        names => format!(": {names}"),
+    };
+    Some(format!(
+        "the rollback to revision {to} ends with this change, and all current definitions are live again{changed}"
+    ))
 }
 
 fn effects(change: &Change) -> Vec<AppliedDefinition> {

@@ -67,7 +67,7 @@ impl Host {
             let newest = state.newest();
             let is_held = newest.is_some_and(|newest| newest.instead_of.as_deref() == Some(inputs.as_str()));
             if read.is_ok() && is_held {
-                self.settle(&state, None);
+                self.settle(&state, state.replaced_problem.clone());
                 return Ok(Reload::Live(self.table()));
             }
             (state.source.clone(), read)

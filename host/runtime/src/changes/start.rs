@@ -80,10 +80,12 @@ impl Host {
             disabled.watch_exceptions(&table.exceptions, now);
             disabled.ends()
         };
+        let is_held = entry.instead_of.as_deref() == Some(&*source.inputs());
         let state = TableState {
             source,
             history,
             prepared: PreparedTables::default(),
+            replaced_problem: problem.clone().filter(|_| is_held),
         };
         let source = &state.source;
         let host = Self(Arc::new(Inner {
@@ -125,10 +127,14 @@ async fn first_table(source: &mut Source, history: &History) -> Result<FirstTabl
     let inputs = source.inputs();
     let last = history.last();
     if let Some(entry) = last.filter(|last| last.instead_of.as_deref() == Some(inputs.as_str())) {
+        let mistakes = match read {
+            Ok(usable) => source.mistakes_in(usable).await,
+            Err(error) => Some(error),
+        };
         return Ok(FirstTable {
             built: rebuilt(source, entry).await?,
             entry: entry.clone(),
-            problem: None,
+            problem: mistakes.map(|error| TableProblem::after(None, Arc::new(error))),
         });
     }
     let making = async {

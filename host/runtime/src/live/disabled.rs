@@ -129,7 +129,7 @@ impl Host {
                 stage: resolve_stage(
                     stage,
                     addresses(&self.table()),
-                    &format!("there is no stage {stage}"),
+                    &format!("there is no stage {stage}{}", self.rollback_note()),
                     "stages are",
                 )?,
                 audit: how.audit,

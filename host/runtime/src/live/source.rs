@@ -151,6 +151,15 @@ impl Source {
         blocking(move || set.usable_if(&in_force, on_bad, &|chain| namespaced.mistakes(chain))).await
     }
 
+    /// Returns why these definitions cannot all be used as they are written, as far as no table has to be built.
+    pub(crate) async fn mistakes_in(&self, usable: Usable) -> Option<Error> {
+        let served = usable.served();
+        match blocking(move || served.definitions().map(drop)).await {
+            Ok(Err(mistakes)) => Some(mistakes.into()),
+            _ => (!usable.bad.is_empty()).then(|| Error::BadDefinitions(usable.bad)),
+        }
+    }
+
     pub(crate) fn record_live(&mut self, entry: &HistoryEntry) {
         self.in_force = self.stores.set_of(entry).files().into();
         let kept = entry.revision().modules.iter();

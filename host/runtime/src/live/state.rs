@@ -35,6 +35,8 @@ pub(crate) struct TableState {
     pub(crate) history: History,
     /// The tables that wait until the program lets them go live.
     pub(crate) prepared: PreparedTables,
+    /// The problem of the definitions that the newest rollback replaced. It remains until they change.
+    pub(crate) replaced_problem: Option<TableProblem>,
 }
 
 impl TableState {

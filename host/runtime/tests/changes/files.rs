@@ -48,7 +48,7 @@ async fn a_fifo_among_the_files_delays_no_change_and_no_rollback() {
     );
     let rolled_back = tokio::time::timeout(NEVER, host.rollback(1, None)).await;
     rolled_back.expect("the rollback hangs").unwrap();
-    assert_eq!(live(&host), "3 a=1");
+    assert_eq!(live(&host), "3 a=1 !");
 }
 
 /// A part of a file may be a valid file with fewer chains, so readers wait until the file is complete.

@@ -42,7 +42,7 @@ async fn a_rollback_holds_until_the_files_change() {
 }
 
 #[tokio::test]
-async fn a_rollback_ends_the_problem_of_an_invalid_file() {
+async fn the_problem_of_an_invalid_file_remains_during_a_rollback() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
@@ -52,9 +52,16 @@ async fn a_rollback_ends_the_problem_of_an_invalid_file() {
     host.reload().await.unwrap_err();
     assert_eq!(live(&host), "2 a=2 !");
     host.rollback(1, None).await.unwrap();
-    assert_eq!(live(&host), "3 a=1");
+    assert_eq!(live(&host), "3 a=1 !");
     host.reload().await.unwrap();
-    assert_eq!(live(&host), "3 a=1");
+    assert_eq!(live(&host), "3 a=1 !");
+
+    drop(host);
+    let host = scene.start().await.unwrap();
+    assert_eq!(live(&host), "3 a=1 !");
+    scene.write("a.yaml", &chain("a", "2"));
+    host.reload().await.unwrap();
+    assert_eq!(live(&host), "4 a=2");
 }
 
 #[tokio::test]
@@ -62,11 +69,25 @@ async fn definitions_can_be_changed_after_a_rollback() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
-    host.apply(&chain("a", "2"), "new", &by("ci")).await.unwrap();
+    let applied = host.apply(&chain("a", "2"), "new", &by("ci")).await.unwrap();
+    assert_eq!(applied.warnings, [""; 0]);
     host.rollback(1, None).await.unwrap();
+    assert_eq!(host.rolled_back_to(), Some(1));
+    let unknown = host.promote(&"b/hook".parse().unwrap(), &by("ci")).await;
+    let unknown = unknown.unwrap_err().to_string();
+    assert!(unknown.contains("a rollback to revision 1 is live"), "{unknown}");
     // The files still have version 2 of chain `a`, and the change applies to the files.
-    host.apply(&chain("b", "1"), "new", &by("ci")).await.unwrap();
+    let applied = host.apply(&chain("b", "1"), "new", &by("ci")).await.unwrap();
     assert_eq!(live(&host), "4 a=2 b=1");
+    assert_eq!(host.rolled_back_to(), None);
+    let ends =
+        "the rollback to revision 1 ends with this change, and all current definitions are live again: ";
+    let names = applied.warnings[0].strip_prefix(ends);
+    assert_eq!(
+        names,
+        Some("added AdmissionChain/b, AdmissionChain/a"),
+        "{applied:?}"
+    );
 }
 
 #[tokio::test]

@@ -124,6 +124,16 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
     let live = status().await;
     assert_eq!(live.origin, Origin::RolledBack { to: 2 });
     assert_eq!((live.revision, live.by.as_deref()), (4, Some("loopback")));
+    let one: DefinitionList = good(&driver, "GET", "/v1/definitions/AdmissionChain/pods", "").await;
+    assert_eq!(one.rolled_back_to, Some(2));
+    let (code, reply) = driver
+        .call("GET", "/v1/definitions/AdmissionChain/other", "")
+        .await;
+    assert_eq!(code, 404);
+    assert!(
+        reply.to_string().contains("a rollback to revision 2 is live"),
+        "{reply}"
+    );
     let deleted: Applied = good(&driver, "DELETE", "/v1/definitions/AdmissionChain/jobs", "").await;
     assert_eq!(deleted.definitions[0].effect, AppliedEffect::Deleted);
     let live = status().await;
