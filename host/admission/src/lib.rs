@@ -76,7 +76,7 @@ pub use rules::labels::{LabelOperator, LabelSelector, Labels, Requirement, Selec
 pub use rules::mismatch::Mismatch;
 pub use rules::namespace::{NamespaceLookupError, NamespaceSelector, NamespaceSource, StaticNamespaces};
 pub use rules::path;
-pub use rules::reach::{Reach, Unreached};
+pub use rules::reach::{Reach, ReachedResource, Unreached, UnreachedEntry};
 pub use rules::rule::{MatchPolicy, Matcher, Outline, ResourcePattern, Rule, RuleError, RulePart, Scope};
 pub use scheduling::deadline::Deadline;
 pub use scheduling::long::{

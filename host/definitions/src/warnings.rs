@@ -3,7 +3,7 @@
 use std::{cell::LazyCell, path::Path};
 
 use admittance_admission::{
-    GroupVersionKind, GroupVersionResource, Matcher, Operation, Phase, Reach, Rule, Scope,
+    GroupVersionKind, GroupVersionResource, Matcher, Operation, Phase, Reach, Rule, Scope, UnreachedEntry,
 };
 
 use crate::{
@@ -19,7 +19,7 @@ impl ChainDefinition {
     /// nothing, and chains that check Pods but not the containers that are added to them later.
     pub fn warnings(&self) -> Vec<Mistake> {
         let mut warnings = self.warnings.clone();
-        warnings.extend(self.useless_entries());
+        warnings.extend(self.warnings_of_entries(useless_entries));
         warnings.extend(self.without_ephemeral_containers());
         for stage in &self.stages {
             warnings.extend(stage.hook.warnings().into_iter().map(|(message, fix)| {
@@ -30,26 +30,46 @@ impl ChainDefinition {
         warnings
     }
 
-    /// Warns if requests that match the chain's rules are never sent to the host.
-    pub fn unreached(&self, reach: &Reach) -> Option<Mistake> {
-        let misses = reach.misses(self.namespace.as_deref(), &self.rules)?;
-        let never = if misses.is_whole {
-            "it is never called: "
-        } else {
-            ""
-        };
-        let message = format!("chain {}: {never}{}", self.name, misses.reasons.join("; "));
-        Some(Mistake::new(&self.source, "", message, ""))
+    /// Warns if requests that match the chain's rules are never sent to the host, and about rule entries for which no
+    /// request is.
+    pub fn unreached(&self, reach: &Reach) -> Vec<Mistake> {
+        let mut warnings = self.warnings_of_entries(|rule| {
+            // The rules of such stages are for generated objects, which are in no request.
+            if self.stages.iter().any(|stage| stage.spec.expansion.is_some()) {
+                return Vec::new();
+            }
+            let known = useless_entries(rule);
+            let is_new = |one: &UnreachedEntry| !known.iter().any(|known| known.entry == one.entry);
+            let unreached = reach.unreached_entries(rule).into_iter().filter(is_new);
+            let useless = unreached.map(|UnreachedEntry { field, entry, fix }| UselessEntry {
+                field,
+                message: format!("`{entry}` in `{field}` matches no request: no route of the dialect has it"),
+                fix,
+                entry,
+            });
+            useless.collect()
+        });
+        let misses = reach.misses(self.namespace.as_deref(), &self.rules);
+        warnings.extend(misses.map(|misses| {
+            let never = if misses.is_whole {
+                "it is never called: "
+            } else {
+                ""
+            };
+            let message = format!("chain {}: {never}{}", self.name, misses.reasons.join("; "));
+            Mistake::new(&self.source, "", message, "")
+        }));
+        warnings
     }
 
-    /// Warns about rule entries that match no request: a kind instead of a resource, or a group with a version.
-    fn useless_entries(&self) -> Vec<Mistake> {
+    /// Warns about the entries that `find` finds in each rule.
+    fn warnings_of_entries(&self, find: impl Fn(&Rule) -> Vec<UselessEntry>) -> Vec<Mistake> {
         let of_stages = self.stages.iter().map(|stage| &stage.spec.rules);
         let rules = std::iter::once(&self.rules).chain(of_stages).flatten();
         let documents =
             LazyCell::new(|| document::read_file(Path::new(&self.source.file), &mut Mistakes::new()));
         let mut warnings: Vec<Mistake> = Vec::new();
-        for useless in rules.flat_map(useless_entries) {
+        for useless in rules.flat_map(find) {
             let message = format!("chain {}: {}", self.name, useless.message);
             if warnings.iter().any(|warning| warning.message == message) {
                 continue;
@@ -109,6 +129,7 @@ impl ChainDefinition {
     }
 }
 
+/// A rule entry that matches no request, such as a kind instead of a resource, or a group with a version.
 struct UselessEntry {
     field: &'static str,
     entry: String,

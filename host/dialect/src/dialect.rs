@@ -1,7 +1,8 @@
 use std::{fmt::Debug, sync::Arc};
 
 use admittance_admission::{
-    GroupVersionResource, Object, Operation, Outline, Patch, Pointer, Request, Spelling, SpellingError,
+    GroupVersionResource, Object, Operation, Outline, Patch, Pointer, ReachedResource, Request, Spelling,
+    SpellingError,
 };
 use bytes::Bytes;
 use http::{Extensions, Response, request::Parts};
@@ -85,6 +86,11 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     /// always does.
     fn written(&self, request: Option<&Request>) -> Option<http::Request<String>> {
         let _ = request;
+        None
+    }
+
+    /// Returns all resources for which a chain could apply to requests; `None`, the default, if any could.
+    fn resources(&self) -> Option<Vec<ReachedResource>> {
         None
     }
 

@@ -9,7 +9,9 @@ mod written;
 
 use std::{borrow::Cow, sync::Arc};
 
-use admittance_admission::{IdentityFields, Object, Patch, Pointer, RefusalCause, Request, Spelling};
+use admittance_admission::{
+    IdentityFields, Object, Patch, Pointer, ReachedResource, RefusalCause, Request, Spelling,
+};
 use bytes::Bytes;
 use http::{Response, request::Parts};
 use matchit::Router;
@@ -247,6 +249,15 @@ fn identity(route: &Route) -> Result<IdentityFields, RouteProblem> {
 impl Dialect for Rest {
     fn name(&self) -> &str {
         "rest"
+    }
+
+    fn resources(&self) -> Option<Vec<ReachedResource>> {
+        let resource = |prepared: &Arc<PreparedRoute>| ReachedResource {
+            resource: prepared.resource.resource.clone(),
+            subresource: prepared.route.subresource.clone(),
+            kind: prepared.kind.as_deref().map(str::to_owned),
+        };
+        Some(self.routes.iter().map(resource).collect())
     }
 
     fn classify(&self, head: &Parts) -> Class {

@@ -110,10 +110,13 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
 
 impl dyn FrontConfig {
     pub fn reach(&self) -> Reach {
-        let webhooks = self.webhooks();
-        webhooks
-            .map(|webhooks| webhooks.registration.reach())
-            .unwrap_or_default()
+        match self.webhooks() {
+            Some(webhooks) => webhooks.registration.reach(),
+            None => Reach {
+                resources: self.dialect().and_then(|dialect| dialect.resources()),
+                ..Reach::default()
+            },
+        }
     }
 
     /// Returns this configuration as the type `T`; `None` if it has another type.

@@ -105,6 +105,7 @@ impl Registration {
         Reach {
             is_by_resource: true,
             excluded_namespaces: excluded.map(str::to_owned).collect(),
+            resources: None,
         }
     }
 }

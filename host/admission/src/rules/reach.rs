@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{GroupVersionResource, Matcher, Rule};
+use crate::{GroupVersionResource, Matcher, ResourcePattern, Rule, enumerated, suggestion_or};
 
 /// The resources for which no hook is called, by group: the configuration of admission, which must stay repairable
 /// whatever hooks do, and reviews, which are not stored. Apart from `admittance.dev`, this is the list of
@@ -79,6 +79,36 @@ pub struct Reach {
     pub is_by_resource: bool,
     /// The namespaces from which no requests arrive.
     pub excluded_namespaces: Vec<String>,
+    /// The only resources and kinds of requests that arrive; `None` if they are not known in advance.
+    pub resources: Option<Vec<ReachedResource>>,
+}
+
+/// A resource for which requests arrive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReachedResource {
+    /// The plural name, such as `pods`.
+    pub resource: String,
+    /// The subresource, such as `scale`; `None` for the resource itself.
+    pub subresource: Option<String>,
+    /// The kind of its objects; `None` if it depends on the request.
+    pub kind: Option<String>,
+}
+
+impl ReachedResource {
+    fn is_in(&self, pattern: &ResourcePattern) -> bool {
+        pattern.matches(&self.resource, self.subresource.as_deref())
+    }
+}
+
+/// An entry of a rule that matches no request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreachedEntry {
+    /// The field of the rule: `resources` or `kinds`.
+    pub field: &'static str,
+    /// The entry.
+    pub entry: String,
+    /// What to write instead.
+    pub fix: String,
 }
 
 /// Reasons for which a chain never gets requests that it matches.
@@ -127,12 +157,44 @@ impl Reach {
         let is_whole = reasons.len() == rules.len();
         (!reasons.is_empty()).then_some(Unreached { is_whole, reasons })
     }
+
+    /// Returns the resources and kinds of a rule for which no requests arrive.
+    pub fn unreached_entries(&self, rule: &Rule) -> Vec<UnreachedEntry> {
+        let Some(reached) = &self.resources else {
+            return Vec::new();
+        };
+        let unreached = |field, entry: String, mut known: Vec<String>| {
+            known.sort();
+            known.dedup();
+            let all = format!("requests have {}", enumerated(&known, "and"));
+            let fix = suggestion_or(&entry, known, &all);
+            UnreachedEntry { field, entry, fix }
+        };
+        let patterns = rule.resources.iter();
+        let patterns = patterns.filter(|pattern| !reached.iter().any(|one| one.is_in(pattern)));
+        let names = || {
+            reached.iter().map(|one| match &one.subresource {
+                Some(subresource) => format!("{}/{subresource}", one.resource),
+                None => one.resource.clone(),
+            })
+        };
+        let mut entries: Vec<_> = patterns
+            .map(|pattern| unreached("resources", pattern.to_string(), names().collect()))
+            .collect();
+        // If a kind comes from the requests, it may be any.
+        let kinds: Option<Vec<String>> = reached.iter().map(|one| one.kind.clone()).collect();
+        if let (Matcher::Only(wanted), Some(kinds)) = (&rule.kinds, kinds) {
+            let is_reached = |wanted: &&String| !kinds.iter().any(|kind| kind.eq_ignore_ascii_case(wanted));
+            let wanted = wanted.iter().filter(is_reached);
+            entries.extend(wanted.map(|kind| unreached("kinds", kind.clone(), kinds.clone())));
+        }
+        entries
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ResourcePattern;
 
     fn rule(groups: &[&str], resources: &[&str], kinds: &[&str]) -> Rule {
         let only = |texts: &[&str]| match texts {
@@ -159,6 +221,7 @@ mod tests {
         let webhooks = Reach {
             is_by_resource: true,
             excluded_namespaces: vec!["kube-system".to_owned()],
+            resources: None,
         };
         let kinds = || rule(&[], &[], &["Pod"]);
         let pods = || rule(&[""], &["pods"], &[]);
@@ -250,6 +313,49 @@ mod tests {
             let misses = reach.misses(namespace, &rules);
             let misses = misses.map(|misses| (misses.is_whole, misses.reasons.len()));
             assert_eq!(misses, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn entries_without_requests_are_reported_with_a_fix() {
+        let reached = |resource: &str, subresource: Option<&str>, kind: Option<&str>| ReachedResource {
+            resource: resource.to_owned(),
+            subresource: subresource.map(str::to_owned),
+            kind: kind.map(str::to_owned),
+        };
+        let routes = |kind| Reach {
+            resources: Some(vec![
+                reached("services", None, Some("Service")),
+                reached("services", Some("scale"), kind),
+            ]),
+            ..Reach::default()
+        };
+        let (fixed, of_body) = (routes(Some("Scale")), routes(None));
+        // (reach, rule, the unreached entries with their fixes)
+        for (reach, rule, expected) in [
+            (
+                &fixed,
+                rule(&[], &["services", "*/scale", "*"], &["service", "Scale"]),
+                vec![],
+            ),
+            (
+                &fixed,
+                rule(&[], &["servces", "services/status"], &["Servce", "Job"]),
+                vec![
+                    "resources servces: did you mean services?",
+                    "resources services/status: did you mean services/scale?",
+                    "kinds Servce: did you mean Service?",
+                    "kinds Job: requests have Scale and Service",
+                ],
+            ),
+            (&of_body, rule(&[], &["*/*"], &["Servce"]), vec![]),
+            (&Reach::default(), rule(&[], &["servces"], &["Servce"]), vec![]),
+        ] {
+            let entries = reach.unreached_entries(&rule);
+            let entries = entries
+                .iter()
+                .map(|one| format!("{} {}: {}", one.field, one.entry, one.fix));
+            assert_eq!(entries.collect::<Vec<_>>(), expected, "{rule:?}");
         }
     }
 }

@@ -166,7 +166,7 @@ impl ResourcePattern {
         self.resource.as_deref().is_none_or(|name| name == resource)
     }
 
-    fn matches(&self, resource: &str, subresource: Option<&str>) -> bool {
+    pub(super) fn matches(&self, resource: &str, subresource: Option<&str>) -> bool {
         self.matches_resource(resource)
             && match &self.subresource {
                 Subresource::None => subresource.is_none(),

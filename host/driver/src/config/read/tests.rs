@@ -482,6 +482,25 @@ fn requests_match_the_configured_routes() {
             "{change}: {mistakes:?}"
         );
     }
+    // Methods of extensions are accepted, unless they look like a misspelt one.
+    for (method, expected) in [
+        ("PUTT", Some("\"PUTT\" is not a known method: did you mean PUT?")),
+        (
+            "DELET",
+            Some("\"DELET\" is not a known method: did you mean DELETE?"),
+        ),
+        ("UNLOCK", None),
+        ("PROPFIND", None),
+    ] {
+        let mistakes = with(&format!(
+            "{{ {} }}",
+            least.replace("[PUT]", &format!("[{method}]"))
+        ))
+        .err();
+        let mistakes = mistakes.unwrap_or_default().join("\n");
+        let expected = expected.map(|expected| format!("dialect.rest.routes[0].method[0]: {expected}"));
+        assert_eq!(mistakes, expected.unwrap_or_default(), "{method}");
+    }
     let mistakes =
         with("{ method: [put], path: a, operation: MAKE, resource: { group: g }, kind: {} }").unwrap_err();
     for expected in [

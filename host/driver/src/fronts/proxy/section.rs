@@ -1,4 +1,4 @@
-use admittance_admission::{GroupVersionResource, Operation};
+use admittance_admission::{GroupVersionResource, Operation, suggestion};
 use admittance_definitions::document::{Node, readers};
 use admittance_dialect::{KindSource, Pattern, Rest, RestConfig, Route, StoredRoute, ValueSource};
 use http::{
@@ -135,8 +135,23 @@ pub(crate) fn method(text: &str) -> Result<Method, String> {
     // Methods are case-sensitive, so a lowercase method would match no client's requests.
     let upper = text.bytes().all(|byte| byte.is_ascii_uppercase());
     let method = upper.then(|| text.parse::<Method>().ok()).flatten();
-    method.ok_or_else(|| format!("{text:?} is not a valid method: write it in capitals, PUT"))
+    let method =
+        method.ok_or_else(|| format!("{text:?} is not a valid method: write it in capitals, PUT"))?;
+    // Methods outside this list are accepted, unless they look like a misspelt one.
+    if !KNOWN_METHODS.contains(&text)
+        && let Some(fix) = suggestion(text, KNOWN_METHODS)
+    {
+        return Err(format!("{text:?} is not a known method: {fix}"));
+    }
+    Ok(method)
 }
+
+/// The methods of HTTP, and those of its extensions that are similar to one of them.
+const KNOWN_METHODS: [&str; 24] = [
+    "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "BIND", "COPY", "LINK",
+    "LIST", "LOCK", "MERGE", "MOVE", "PURGE", "QUERY", "REBIND", "REPORT", "SEARCH", "UNBIND", "UNLINK",
+    "UNLOCK",
+];
 
 fn resource(node: &Node<'_>) -> Option<GroupVersionResource> {
     // The string `jobs` is short for `{ resource: jobs }`.
