@@ -13,7 +13,7 @@ use std::{
 use admittance::Moment;
 use admittance_admin::{AdminConfig, EXPIRES_SOON};
 use admittance_bcs::zookeeper::Ensembles;
-use admittance_driver::Config;
+use admittance_driver::{Config, bind_advice};
 use admittance_net::tls::CertificateStatus;
 use axum::body::Body;
 use clap::Args;
@@ -177,23 +177,13 @@ fn port(subject: &'static str, address: SocketAddr) -> Option<Finding> {
         Ok(_) => return Some(Finding::ok(subject, format!("{address} is free"))),
         Err(error) => error,
     };
-    let message = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            let message = format!(
-                "{address} is in use: if that is not this program (`admittance status` shows it), stop the other one \
-                 (`ss -ltnp` names it), or write another port"
-            );
-            return Some(Finding::warning(subject, message));
-        }
-        io::ErrorKind::PermissionDenied => format!(
-            "{address}: only root may listen there: write a port from 1024 on, or give the service \
-             `AmbientCapabilities=CAP_NET_BIND_SERVICE`"
-        ),
-        io::ErrorKind::AddrNotAvailable => format!(
-            "{address}: this machine has no such address (`ip address` lists them): write one of its own, or 0.0.0.0"
-        ),
-        _ => format!("{address}: {error}"),
-    };
+    let advice = bind_advice(&error);
+    if error.kind() == io::ErrorKind::AddrInUse {
+        let message =
+            format!("{address} is in use, perhaps by this program (`admittance status` shows that){advice}");
+        return Some(Finding::warning(subject, message));
+    }
+    let message = format!("{address}: {error}{advice}");
     Some(Finding::problem(subject, message))
 }
 

@@ -94,6 +94,9 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
         let set = config.front.set_servers(listed.collect::<Result<Vec<_>, _>>()?);
         set.map_err(|reason| format!("--upstream: {reason}"))?;
     }
+    if let Some(mistake) = config.own_address_mistake(&arguments.config) {
+        return Err(mistake.into());
+    }
     if let Some(service) = &arguments.service {
         let reviews = config.front.downcast_mut::<ReviewsConfig>();
         let Some(webhooks) = reviews.and_then(|reviews| reviews.webhooks.as_mut()) else {

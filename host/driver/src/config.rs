@@ -15,7 +15,7 @@ pub use admittance_admission::LogLevel;
 use admittance_admission::keywords;
 use admittance_bcs::zookeeper::ZooKeeperConfig;
 use admittance_cluster::ClusterConfig;
-use admittance_definitions::{Mistake, Share};
+use admittance_definitions::{Location, Mistake, Share};
 use admittance_dialect::ListRoute;
 use admittance_net::{
     budget::BodyBudget,
@@ -95,6 +95,31 @@ impl Config {
         has_leader(&*self.front, &self.definitions, has_ensemble)
     }
 
+    /// Returns the mistake if both ports have one address, or if an upstream server is one of the ports. It is not checked
+    /// when the file is read, because arguments of `serve` can replace the addresses.
+    pub fn own_address_mistake(&self, file: &Path) -> Option<Mistake> {
+        let listen = self.listen.address;
+        let admin = self.admin.as_ref().map(AdminConfig::address);
+        let ports = [("listen", Some(listen)), ("admin", admin)];
+        let own = self.front.servers().iter().find_map(|server| {
+            let mut ports = ports.iter();
+            let (port, _) = ports.find(|(_, address)| address.is_some_and(|own| server.is_at(own)))?;
+            Some((server, port))
+        });
+        let (path, message) = match (admin, own) {
+            (Some(admin), _) if is_same_listener(admin, listen) => {
+                ("admin.address", format!("{admin} is `listen.address` too"))
+            }
+            (_, Some((server, port))) => (
+                "upstream.servers",
+                format!("{server} is `{port}.address`, a port of this program itself"),
+            ),
+            _ => return None,
+        };
+        let location = Location::of_file(file.display().to_string());
+        Some(Mistake::new(&location, path, message, "write another address"))
+    }
+
     /// Returns warnings about probable mistakes: world-readable keys, and plain values that YAML 1.1 and YAML 1.2 read
     /// differently.
     pub fn warnings(&self) -> Vec<String> {
@@ -108,6 +133,13 @@ impl Config {
             .chain(self.ambiguities.iter().map(Mistake::to_string))
             .collect()
     }
+}
+
+/// Returns whether only one of these addresses can be listened on.
+fn is_same_listener(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_wide = one.ip().is_unspecified() || other.ip().is_unspecified();
+    let is_same = one.ip() == other.ip() || is_wide && one.is_ipv4() == other.is_ipv4();
+    is_same && one.port() == other.port() && one.port() != 0
 }
 
 /// Whether the replicas of an installation go live with a change together, or each on its own.

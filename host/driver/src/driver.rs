@@ -24,16 +24,16 @@ use crate::{
     fronts::{Front, StartContext, StartedFront},
     handler::Serving,
     namespaces::{FileNamespaces, NamespacesConfig},
-    ports::{AdminPort, Port},
+    ports::{AdminPort, Port, bind_advice},
     shutdown::{Shutdown, Stopped},
     status::StatusSources,
 };
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{setting}: cannot listen on {address}: {source}")]
+    #[error("{setting}: cannot listen on {address}: {source}{}", bind_advice(.source))]
     Bind {
-        /// The setting that contains the address: `listen.address` or `admin.address`.
+        /// The setting or argument that contains the address: `listen.address`, `admin.address` or `--listen`.
         setting: &'static str,
         address: SocketAddr,
         source: std::io::Error,

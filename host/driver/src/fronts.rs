@@ -60,6 +60,11 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
         None
     }
 
+    /// Returns the servers of the upstream; none if there is no upstream, or if they are discovered.
+    fn servers(&self) -> &[Server] {
+        &[]
+    }
+
     /// Returns the headers that are added to every request to the upstream.
     fn headers(&self) -> HeaderMap {
         HeaderMap::new()

@@ -38,6 +38,6 @@ pub use places::{
     CustomResources, DefinitionPlace, Files, KubernetesResources, PlaceError, ZooKeeperNodes,
     with_definitions,
 };
-pub use ports::AdminPort;
+pub use ports::{AdminPort, bind_advice};
 pub use shutdown::{Shutdown, Stopped};
 pub use trace::{Traces, TracesError};

@@ -1,6 +1,6 @@
 //! Opens the driver's ports, and limits their connections.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use admittance_admin::{AdminAccess, AdminService, DecisionDatabase, RenderMetrics, Sources};
 use admittance_bcs::HealthInfo;
@@ -63,6 +63,23 @@ impl Port {
             listener,
             tls,
         })
+    }
+}
+
+/// Returns what to do about an address that cannot be listened on, to append to a message; empty if that is unknown.
+pub fn bind_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; stop the program that listens there (`ss -ltnp` names it), or write another port"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "; only root may listen there: write a port from 1024 on, or give the service \
+             `AmbientCapabilities=CAP_NET_BIND_SERVICE`"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "; this machine has no such address (`ip address` lists them): write one of its own, or 0.0.0.0"
+        }
+        _ => "",
     }
 }
 

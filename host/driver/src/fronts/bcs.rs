@@ -96,6 +96,13 @@ impl FrontConfig for BcsConfig {
         BcsConfig::dialect(self).headers()
     }
 
+    fn servers(&self) -> &[Server] {
+        match &self.servers {
+            SchedulersConfig::Listed(servers) => servers,
+            SchedulersConfig::Discovered(_) => &[],
+        }
+    }
+
     fn set_servers(&mut self, servers: Vec<Server>) -> Result<(), &'static str> {
         self.servers = SchedulersConfig::Listed(servers);
         Ok(())

@@ -75,6 +75,10 @@ impl FrontConfig for ProxyConfig {
         Some(&self.upstream)
     }
 
+    fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+
     fn set_servers(&mut self, servers: Vec<Server>) -> Result<(), &'static str> {
         self.servers = servers;
         Ok(())

@@ -1,3 +1,5 @@
+use std::net::{IpAddr, SocketAddr};
+
 use http::{
     HeaderValue, Uri,
     uri::{Authority, PathAndQuery, Scheme},
@@ -61,6 +63,17 @@ impl Server {
         self.scheme == Scheme::HTTPS
     }
 
+    /// Returns whether the server is this listener of the same machine. Only IP addresses and `localhost` are compared;
+    /// names are not resolved.
+    pub fn is_at(&self, listener: SocketAddr) -> bool {
+        let (ip, port) = (listener.ip(), if self.is_tls() { 443 } else { 80 });
+        let is_local = match self.authority.host().trim_matches(['[', ']']).parse::<IpAddr>() {
+            Ok(own) => own == ip || own.is_loopback() && ip.is_unspecified() && own.is_ipv4() == ip.is_ipv4(),
+            Err(_) => self.authority.host() == "localhost" && (ip.is_loopback() || ip.is_unspecified()),
+        };
+        is_local && self.authority.port_u16().unwrap_or(port) == listener.port()
+    }
+
     pub(super) fn authority(&self) -> &str {
         self.authority.as_str()
     }
@@ -98,6 +111,26 @@ mod tests {
         ] {
             let server = text.parse::<Server>().ok().map(|server| server.to_string());
             assert_eq!(server.as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_server_at_an_own_listener_is_recognized() {
+        for (server, listener, expected) in [
+            ("http://127.0.0.1:8080", "127.0.0.1:8080", true),
+            ("http://127.0.0.1:8080", "0.0.0.0:8080", true),
+            ("http://localhost:8080", "127.0.0.1:8080", true),
+            ("http://localhost", "0.0.0.0:80", true),
+            ("https://[::1]", "[::]:443", true),
+            ("http://10.0.0.5:8080", "10.0.0.5:8080", true),
+            ("http://10.0.0.5:8080", "0.0.0.0:8080", false),
+            ("http://127.0.0.1:8081", "127.0.0.1:8080", false),
+            ("http://127.0.0.2:8080", "127.0.0.1:8080", false),
+            ("http://[::1]:8080", "0.0.0.0:8080", false),
+            ("http://api:8080", "127.0.0.1:8080", false),
+        ] {
+            let is_at = server.parse::<Server>().unwrap().is_at(listener.parse().unwrap());
+            assert_eq!(is_at, expected, "{server} at {listener}");
         }
     }
 }

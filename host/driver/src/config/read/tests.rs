@@ -518,6 +518,58 @@ fn requests_match_the_configured_routes() {
 }
 
 #[test]
+fn a_definition_in_place_of_a_configuration_is_one_mistake() {
+    let mistakes = read("apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: a }\n");
+    let expected = ": this is a definition or another object, not a configuration of `admittance serve`";
+    assert_eq!(mistakes.unwrap_err(), [expected]);
+}
+
+/// The addresses are compared after arguments have replaced them, so a file may be read with any.
+#[test]
+fn own_addresses_are_used_once() {
+    // (listen, admin, upstream, the expected mistake)
+    for (listen, admin, upstream, expected) in [
+        ("127.0.0.1:8080", "127.0.0.1:9090", "127.0.0.1:8081", None),
+        ("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:8081", None),
+        ("127.0.0.1:9090", "127.0.0.2:9090", "127.0.0.1:8081", None),
+        (
+            "127.0.0.1:9090",
+            "127.0.0.1:9090",
+            "127.0.0.1:8081",
+            Some("admin.address: 127.0.0.1:9090 is `listen.address` too"),
+        ),
+        (
+            "0.0.0.0:9090",
+            "127.0.0.1:9090",
+            "127.0.0.1:8081",
+            Some("admin.address: 127.0.0.1:9090 is `listen.address` too"),
+        ),
+        (
+            "0.0.0.0:8080",
+            "127.0.0.1:9090",
+            "localhost:8080",
+            Some(
+                "upstream.servers: http://localhost:8080 is `listen.address`, a port of this program itself",
+            ),
+        ),
+        (
+            "127.0.0.1:8080",
+            "127.0.0.1:9090",
+            "127.0.0.1:9090",
+            Some("upstream.servers: http://127.0.0.1:9090 is `admin.address`, a port of this program itself"),
+        ),
+    ] {
+        let text = format!(
+            "listen: {{ address: '{listen}' }}\nadmin: {{ address: '{admin}' }}\n{}",
+            LEAST.replace("127.0.0.1:8081", upstream)
+        );
+        let mistake = read(&text).unwrap().own_address_mistake(Path::new("a.yaml"));
+        let expected = expected.map(|expected| format!("a.yaml: {expected}; write another address"));
+        assert_eq!(mistake.map(|mistake| mistake.to_string()), expected, "{text}");
+    }
+}
+
+#[test]
 fn requests_match_the_routes_of_the_nomad_example() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/nomad/admittance.yaml");
     let config = Config::read(&path).unwrap();
