@@ -12,7 +12,7 @@ use admittance::{
     admission::Exception,
     definitions::{ChainDefinition, Definitions, ExceptionDefinition, Location, Mistake, Mistakes},
 };
-use admittance_definitions::{ambiguities, module_location, setting_location};
+use admittance_definitions::{ambiguities, empty_directory, module_location, setting_location};
 use admittance_driver::Config;
 use clap::Args;
 use serde_json::{Value, json};
@@ -21,6 +21,7 @@ use crate::{
     arguments::existing,
     host, human,
     output::{BAD, GOOD, Output, WARN},
+    serve::DEFAULT_CONFIG,
 };
 
 /// Check chain definitions, and report every mistake of every file with its line, its field and the fix.
@@ -31,14 +32,16 @@ use crate::{
 /// in ZooKeeper or a cluster are not read, and are reported as unchecked. Exits with 1 when something is wrong.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  admittance check
   admittance check chains/
   admittance check --config admittance.yaml --output json")]
 pub(crate) struct Arguments {
     /// Files with definitions, or directories, whose *.yaml, *.yml and *.json files are read.
     #[arg(value_name = "FILE", value_parser = existing)]
     files: Vec<PathBuf>,
-    /// A configuration of `serve`, which is checked too, with the definitions that it names. Its settings of modules
-    /// and signatures apply, and so do the permissions that it gives to namespaced chains in the cluster.
+    /// A configuration of `serve`, which is checked too, with the definitions that it names [default: admittance.yaml
+    /// here, if no FILE is given]. Its settings of modules and signatures apply, and so do the permissions that it gives
+    /// to namespaced chains in the cluster.
     #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// Check only the documents; load no plugins.
@@ -52,7 +55,10 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
+pub(crate) fn run(mut arguments: Arguments) -> crate::Result<ExitCode> {
+    if arguments.files.is_empty() && arguments.config.is_none() {
+        arguments.config = Some(PathBuf::from(DEFAULT_CONFIG)).filter(|path| path.exists());
+    }
     if arguments.files.is_empty() && arguments.config.is_none() {
         return Err(
             "there is nothing to check; give files or directories of definitions (`admittance check chains/`), or \
@@ -60,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
                 .into(),
         );
     }
-    let report = check(arguments)?;
+    let report = check(&arguments)?;
     arguments.output.print(&report.json(), |_| report.text())?;
     Ok(match report {
         CheckReport::Valid { .. } => ExitCode::SUCCESS,
@@ -225,7 +231,10 @@ fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
         let unknown = exception.unknown(&definitions.chains);
         exception.warning(now).into_iter().chain(unknown)
     });
-    let of_definitions = of_chains.chain(of_exceptions);
+    let paths = arguments.files.iter().map(PathBuf::as_path);
+    let paths = paths.chain(config.iter().flat_map(Config::definition_files));
+    let of_directories = paths.filter_map(empty_directory);
+    let of_definitions = of_directories.chain(of_chains).chain(of_exceptions);
     Ok(CheckReport::Valid {
         warnings: warnings
             .chain(of_definitions.map(|warning| warning.to_string()))
@@ -251,20 +260,15 @@ fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mis
     let mut mistakes = Mistakes::new();
     if let Some(config) = &config {
         mistakes.extend(not_allowed(config, &definitions));
+        let file = arguments.config.as_deref();
+        mistakes.extend(file.and_then(|file| config.own_address_mistake(file)));
     }
     if unread_stores(config.as_ref()).is_empty() {
         let exceptions = definitions.exceptions.iter();
         mistakes.extend(exceptions.flat_map(|exception| exception.unknown(&definitions.chains)));
     }
     if definitions == Definitions::default() && config.is_none() {
-        for path in &paths {
-            mistakes.push(Mistake {
-                location: Location::of_file(path.display().to_string()),
-                path: String::new(),
-                message: "no definition was found".to_owned(),
-                fix: "name a file, or a directory with *.yaml, *.yml or *.json in it".to_owned(),
-            });
-        }
+        mistakes.extend(paths.iter().filter_map(|path| empty_directory(path)));
     }
     mistakes.into_result((definitions, config))
 }
@@ -392,4 +396,68 @@ fn excepted(definition: &ExceptionDefinition) -> Vec<String> {
 
 fn stages(chain: &ChainDefinition) -> Vec<&str> {
     chain.stages.iter().map(|stage| &*stage.spec.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn valid_files_that_do_not_fit_together_are_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let config = "definitions: [chains]\nupstream: { servers: [\"http://127.0.0.1:8081\"] }\ndialect: { rest: { routes: \
+                      [{ method: [PUT], path: '/s/{id}', operation: UPDATE, resource: services, kind: Service }] } }\n";
+        let chain = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: a }\nspec:\n  rules: \
+                     [{ operations: [UPDATE], resources: [services], kinds: [Service] }]\n  stages: [{ name: s, plugin: \
+                     { source: 'file:s.wasm' } }]\n";
+        // (configuration, name and text of the chain, whether it is valid, the only warning or mistake)
+        for (config, name, chain, is_valid, expected) in [
+            (config.to_owned(), "a.yaml", chain.to_owned(), true, None),
+            (
+                config.to_owned(),
+                "a.ymal",
+                chain.to_owned(),
+                true,
+                Some("a.ymal is not read"),
+            ),
+            (
+                config.to_owned(),
+                "a.yaml",
+                chain.replace("[Service]", "[Servce]"),
+                true,
+                Some("spec.rules[0].kinds[0]: chain a: `Servce` in `kinds` matches no request"),
+            ),
+            (
+                config.replace("8081", "8080"),
+                "a.yaml",
+                chain.to_owned(),
+                false,
+                Some("a port of this program itself"),
+            ),
+        ] {
+            std::fs::create_dir(path("chains")).unwrap();
+            std::fs::write(path("admittance.yaml"), config).unwrap();
+            std::fs::write(path("chains").join(name), chain).unwrap();
+            let report = check(&Arguments {
+                files: Vec::new(),
+                config: Some(path("admittance.yaml")),
+                documents_only: true,
+                store: None,
+                output: Output::Text,
+            });
+            let (was_valid, found) = match report.unwrap() {
+                CheckReport::Valid { warnings, .. } => (true, warnings),
+                report => (false, report.problems()),
+            };
+            assert_eq!(
+                (was_valid, found.len()),
+                (is_valid, expected.iter().len()),
+                "{found:?}"
+            );
+            let is_found = expected.is_none_or(|expected| found.iter().any(|text| text.contains(expected)));
+            assert!(is_found, "{found:?}");
+            std::fs::remove_dir_all(path("chains")).unwrap();
+        }
+    }
 }

@@ -179,7 +179,7 @@ impl Command {
     fn run(self) -> Result<ExitCode> {
         match self {
             Self::Serve(arguments) => return serve::run(arguments),
-            Self::Check(arguments) => return check::run(&arguments),
+            Self::Check(arguments) => return check::run(arguments),
             Self::Doctor(arguments) => return doctor::run(&arguments),
             Self::Import(arguments) => return import::run(&arguments),
             Self::Audit(arguments) => return audit::run(&arguments),

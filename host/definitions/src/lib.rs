@@ -68,4 +68,6 @@ pub use rollout::{RolloutDefinition, RolloutKey, RolloutLimit};
 pub use set::chains::{Definitions, load, load_text};
 pub use set::{BadDefinition, DefinitionSet, OnBadDefinition, Served, StoredDefinition, Usable};
 pub use share::{InvalidShare, Share};
-pub use store::{DefinitionFile, DefinitionStore, FileStore, StoreError, StoreKind, files_in, read_files};
+pub use store::{
+    DefinitionFile, DefinitionStore, FileStore, StoreError, StoreKind, empty_directory, files_in, read_files,
+};

@@ -20,7 +20,7 @@ use self::reading::file_mistake;
 pub(crate) use self::reading::read_readable_files;
 pub use self::{
     files::FileStore,
-    reading::{files_in, read_files},
+    reading::{empty_directory, files_in, read_files},
 };
 use crate::{
     DefinitionId, FileChange, Mistakes,

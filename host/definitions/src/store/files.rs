@@ -16,11 +16,11 @@ use tokio::sync::{Mutex, watch};
 use super::{
     DefinitionStore, StoreError, StoreKind,
     loss::enforces_less,
-    reading::{EXTENSIONS, FilesRead, QUIET, Reading, file_mistake, is_definition},
+    reading::{EXTENSIONS, FilesRead, QUIET, Reading, empty_directory, file_mistake, is_definition},
     write::{remove_drafts, write},
 };
 use crate::{
-    DefinitionFile, DefinitionId, Definitions, DocumentForms, FileChange, Mistakes,
+    DefinitionFile, DefinitionId, Definitions, DocumentForms, FileChange, Mistake, Mistakes,
     change::{file_of, free_path},
 };
 
@@ -48,6 +48,8 @@ pub struct FileStore {
     watch: Mutex<Option<Watch>>,
     /// The files that other programs are writing, watched from the first call of `changed` on.
     writers: OnceLock<Writers>,
+    /// The warnings about directories without definitions at the last read.
+    empty: Mutex<Vec<Mistake>>,
     config: WatchConfig,
     writer_timeout: Duration,
     forms: DocumentForms,
@@ -62,6 +64,7 @@ impl FileStore {
             complete: Mutex::default(),
             watch: Mutex::default(),
             writers: OnceLock::new(),
+            empty: Mutex::default(),
             config: WatchConfig::default(),
             writer_timeout: WRITER_TIMEOUT,
             forms: DocumentForms::default(),
@@ -88,6 +91,19 @@ impl FileStore {
             mistakes.push(file_mistake(&path, "the file is still being written", fix));
         }
         Ok(mistakes.into_result(())?)
+    }
+
+    /// Logs the directories that have become empty since the last read. If no chain is left, every request passes.
+    async fn warn_of_empty_directories(&self) -> Result<(), StoreError> {
+        let paths = self.paths.clone();
+        let find = move || paths.iter().filter_map(|path| empty_directory(path)).collect();
+        let now: Vec<_> = self.blocking(find).await?;
+        let mut before = self.empty.lock().await;
+        for warning in now.iter().filter(|warning| !before.contains(warning)) {
+            tracing::warn!("no chain of this directory is called: {warning}");
+        }
+        *before = now;
+        Ok(())
     }
 
     async fn blocking<T: Send + 'static>(
@@ -165,6 +181,7 @@ impl DefinitionStore for FileStore {
         }
         let (seen, found) = self.read_complete(last).await?;
         self.read.send_replace(Some(seen));
+        self.warn_of_empty_directories().await?;
         let mut complete = self.complete.lock().await;
         // The values are cloned, because they must remain if this future is dropped while it waits.
         let (last, forms) = (complete.clone(), self.forms.clone());

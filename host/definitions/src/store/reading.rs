@@ -240,6 +240,21 @@ pub fn files_in(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// Returns a warning if `path` is a directory without definitions. It names a file whose extension may be misspelt.
+pub fn empty_directory(path: &Path) -> Option<Mistake> {
+    let entries = fs::read_dir(path).ok()?.flatten().map(|entry| entry.path());
+    let files: Vec<_> = entries.filter(|file| file.is_file()).collect();
+    if files.iter().any(|file| is_definition(file)) {
+        return None;
+    }
+    let names = files.iter().filter_map(|file| file.file_name()?.to_str());
+    let fix = match names.filter(|name| !name.starts_with('.')).min() {
+        Some(name) => format!("{name} is not read: end its name in .yaml, .yml or .json"),
+        None => "name a file, or a directory with *.yaml, *.yml or *.json in it".to_owned(),
+    };
+    Some(file_mistake(path, "no definition was found", &fix))
+}
+
 pub(super) fn is_definition(file: &Path) -> bool {
     is_selected_file(file, EXTENSIONS)
 }

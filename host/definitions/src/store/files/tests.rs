@@ -471,3 +471,14 @@ async fn the_first_read_is_compared_with_the_last_live_definitions() {
         assert!(!left, "the first read removes what a killed commit left");
     }
 }
+
+#[tokio::test]
+async fn a_directory_that_becomes_empty_is_warned_about() {
+    let directory = TestDirectory::new();
+    for (name, expected) in [("chains/a.yaml", 0), ("chains/a.ymal", 1), ("chains/b.json", 0)] {
+        directory.write(name, "a");
+        directory.read().await;
+        assert_eq!(directory.store.empty.lock().await.len(), expected, "{name}");
+        fs::remove_file(directory.path(name)).unwrap();
+    }
+}

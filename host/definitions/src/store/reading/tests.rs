@@ -28,6 +28,23 @@ fn files_are_read_unchanged() {
 }
 
 #[test]
+fn a_directory_without_definitions_causes_a_warning() {
+    let directory = tempfile::tempdir().unwrap();
+    let warning =
+        || empty_directory(directory.path()).map(|warning| format!("{}; {}", warning.message, warning.fix));
+    let none = "no definition was found; name a file, or a directory with *.yaml, *.yml or *.json in it";
+    assert_eq!(warning().as_deref(), Some(none));
+    fs::write(directory.path().join(".hidden.yaml"), "").unwrap();
+    assert_eq!(warning().as_deref(), Some(none));
+    fs::write(directory.path().join("first.ymal"), "").unwrap();
+    let misspelt = "no definition was found; first.ymal is not read: end its name in .yaml, .yml or .json";
+    assert_eq!(warning().as_deref(), Some(misspelt));
+    let file = directory.path().join("a.yaml");
+    fs::write(&file, "").unwrap();
+    assert_eq!((warning(), empty_directory(&file)), (None, None));
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_a_mistake() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
