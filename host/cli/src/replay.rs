@@ -9,7 +9,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use admittance::{
     ModuleReference, Table,
-    definitions::{ChainDefinition, StageId},
+    definitions::{self, ChainDefinition, StageId},
 };
 use admittance_driver::{Config, LogFormat};
 use clap::Args;
@@ -72,9 +72,23 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     logging::start(&arguments.log, LogFormat::Auto)?;
-    let report = crate::block_on(replay(arguments))??;
+    let replayed = crate::block_on(replay(arguments))?;
+    let report = replayed.map_err(|error| arguments.swapped().map_or(error, Into::into))?;
     arguments.output.print(&report, ReplayReport::text)?;
     Ok(crate::exit_code(report.different == 0))
+}
+
+impl Arguments {
+    /// Returns a message if chains are named in place of requests, because then the arguments were probably swapped.
+    fn swapped(&self) -> Option<String> {
+        let (requests, chains) = (self.requests.display(), files::list(&self.chains));
+        let loaded = definitions::load(std::slice::from_ref(&self.requests));
+        loaded.is_ok_and(|found| !found.is_empty()).then(|| {
+            format!(
+                "{requests} has chains, which come after the requests: `admittance replay {chains} {requests}`"
+            )
+        })
+    }
 }
 
 async fn replay(arguments: &Arguments) -> crate::Result<ReplayReport> {

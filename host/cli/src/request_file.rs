@@ -230,7 +230,9 @@ impl RequestDocument {
                 Ok(review) => Ok(review.request),
                 Err(error) => Err(format!("{place}: {error}")),
             },
-            "" => Err(format!("{place}: {NO_KIND}")),
+            "" => Err(format!(
+                "{place}: {NO_KIND}; if it is the body of an HTTP request, name that: --request 'PUT /v1/services/web'"
+            )),
             _ => {
                 let (resource, namespace) = (arguments.resource.as_deref(), arguments.namespace.as_deref());
                 Request::described(Some(object), None, arguments.operation, resource, namespace)

@@ -158,6 +158,12 @@ fn no_case(arguments: &Arguments) -> String {
     match (&arguments.run, &arguments.test_case_selector) {
         (Some(pattern), None) => format!("no case in {place} has `{pattern}` in its name"),
         (_, Some(_)) => format!("no case in {place} is selected; correct --test-case-selector"),
+        (None, None) if arguments.subject.is_dir() && arguments.cases.is_empty() => format!(
+            "there is no case in {place}, and {} is not a plugin's project, which has one of {}; write a case, name files \
+             with --cases, or create a project with `admittance new`",
+            arguments.subject.display(),
+            Project::manifests()
+        ),
         (None, None) => format!("there is no case in {place}; write one, or name files with --cases"),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use admittance_admission::suggestion_or;
+
 use super::{DocumentForm, DocumentForms, DocumentKind};
 use crate::{
     DefinitionId,
@@ -108,6 +110,11 @@ impl DocumentForms {
     }
 }
 
+/// The kind of requests, which are sometimes named in place of definitions.
+const REVIEW: &str = "AdmissionReview";
+const REVIEW_FIX: &str = "it is a request, not a definition: `admittance run CHAINS REQUEST` and `admittance replay \
+                          REQUESTS CHAINS` evaluate requests";
+
 struct Head<'a> {
     root: Node<'a>,
     kind_node: Node<'a>,
@@ -120,6 +127,10 @@ struct Head<'a> {
 impl<'a> Head<'a> {
     fn read(root: &Node<'a>, forms: &DocumentForms) -> Option<Self> {
         let mut fields = root.object_of_any_case()?.ignoring_others();
+        if !fields.has("kind") && fields.has("dialect") {
+            let message = "this is a configuration of `admittance serve`, not a definition";
+            return root.reject(message, "name it with `--config`, and definitions in this place");
+        }
         let kind_node = fields.required("kind", &forms.fix)?;
         let kind = kind_node.text()?;
         let version_node = fields.optional("apiVersion");
@@ -144,7 +155,18 @@ impl<'a> Head<'a> {
                 format!(" of {}", self.version)
             };
             let message = format!("{kind}{of} is not known here", kind = quoted(self.kind));
-            return self.kind_node.reject(message, &*forms.fix);
+            let fix = if self.kind == REVIEW {
+                REVIEW_FIX.to_owned()
+            } else {
+                // A kind of another group is not misspelt.
+                let group = |version: &str| version.rsplit_once('/').map(|(group, _)| group.to_owned());
+                let is_near =
+                    |version: &&str| self.version.is_empty() || group(version) == group(self.version);
+                let kinds = forms.kinds().map(|(_, kind)| kind);
+                let kinds = kinds.filter(|kind| kind.versions.iter().any(is_near));
+                suggestion_or(self.kind, kinds.map(|kind| kind.name), &forms.fix)
+            };
+            return self.kind_node.reject(message, fix);
         };
         if let Some((reason, fix)) = kind.refusal {
             return self.kind_node.reject(reason, fix);

@@ -71,6 +71,11 @@ impl Config {
 
 fn config(root: &Node<'_>) -> Option<Config> {
     let mut fields = root.object()?;
+    if fields.has("kind") && !fields.has("dialect") {
+        let message = "this is a definition or another object, not a configuration of `admittance serve`";
+        let fix = "a configuration names its definitions in `definitions`; `admittance check FILE` checks them without one";
+        return root.reject(message, fix);
+    }
     let listen = fields.get_or_default("listen", ports::listen);
     let admin = fields.get_optional("admin", admin::admin);
     let sections = Sections {
