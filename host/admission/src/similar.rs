@@ -17,7 +17,8 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
         let shared = if is_of_group { group.chars().count() } else { 0 };
         let length = text.chars().count() - shared;
         let other = lowercase.chars().count() - shared;
-        let allowed = 2 * length.max(other) / 5;
+        // Among names of one letter in a group, every other one may be meant.
+        let allowed = (2 * length.max(other) / 5).max(usize::from(is_of_group));
         // The edit distance is at least the difference of the lengths, so it need not be computed for this name.
         if length.abs_diff(other) > allowed {
             return None;

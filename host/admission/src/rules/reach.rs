@@ -343,7 +343,7 @@ mod tests {
                 rule(&[], &["servces", "services/status"], &["Servce", "Job"]),
                 vec![
                     "resources servces: did you mean services?",
-                    "resources services/status: did you mean services/scale?",
+                    "resources services/status: requests have services and services/scale",
                     "kinds Servce: did you mean Service?",
                     "kinds Job: requests have Scale and Service",
                 ],
