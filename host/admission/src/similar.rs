@@ -7,7 +7,8 @@ use crate::enumerated;
 /// Returns the names that are similar to the text, the most similar one first. Case is ignored.
 pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Vec<T> {
     let text = text.to_lowercase();
-    // Names in one group, as `pods/images` and `pods/limits`, are similar only if what follows the group is.
+    // Names in one group, as `pods/images` and `pods/limits`, are similar only if the parts after the group are
+    // similar.
     let (group, _) = text.rsplit_once('/').unwrap_or_default();
     let near = names.into_iter().filter_map(|name| {
         let lowercase = name.to_string().to_lowercase();
@@ -17,7 +18,8 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
         let shared = if is_of_group { group.chars().count() } else { 0 };
         let length = text.chars().count() - shared;
         let other = lowercase.chars().count() - shared;
-        // Among names of one letter in a group, every other one may be meant.
+        // In a group, one difference is always allowed, so that a name of one letter is similar to every other such
+        // name.
         let allowed = (2 * length.max(other) / 5).max(usize::from(is_of_group));
         // The edit distance is at least the difference of the lengths, so it need not be computed for this name.
         if length.abs_diff(other) > allowed {

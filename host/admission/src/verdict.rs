@@ -38,7 +38,7 @@ impl Response {
         self
     }
 
-    /// Marks a denial as naming the policy itself, if all denials of this stage do.
+    /// If the messages of all denials of this stage name the policy, marks this denial accordingly.
     pub(crate) fn named_by(mut self, spec: &crate::StageSpec) -> Self {
         if let Verdict::Deny(denial) = &mut self.verdict {
             denial.names_policy |= spec.denials_name_policy;

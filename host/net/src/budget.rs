@@ -51,8 +51,8 @@ impl BodyBudget {
 }
 
 impl BodyMemory {
-    /// Creates the permit for a body of the request's client, which occupies no memory yet. A request without a
-    /// [`BodyBudget`] is not limited.
+    /// Begins to count the memory of a body that the request's client sends. At first, the body occupies no memory. A
+    /// request without a [`BodyBudget`] is not limited.
     pub fn begin(extensions: &Extensions) -> Result<Self, NoBodyMemory> {
         let budget = extensions.get::<BodyBudget>().zip(extensions.get::<Client>());
         let permit =

@@ -82,7 +82,7 @@ pub struct InformationalLimit(ConnectionState);
 enum ConnectionState {
     /// The connection uses HTTP/1, and waits for its first request or the next one.
     Idle,
-    /// The connection uses HTTP/1, and waits for the rest of the final head of a response.
+    /// The connection uses HTTP/1, and waits until the final head of a response is complete.
     Heads { credit: Credit, position: Position },
     /// The connection uses HTTP/2. Frames of all streams are counted, because each may have informational responses.
     Frames {
@@ -162,7 +162,8 @@ impl ConnectionState {
                 self.count_sent(bytes);
             }
             // The bytes may begin the next request, or continue a request that was answered early. In the second case,
-            // a body that follows is counted only if it looks like an informational response.
+            // the rest of the early answer's body may still arrive from the server; it is counted only if it looks like
+            // an informational response.
             Self::Idle if !bytes.is_empty() => {
                 *self = Self::Heads {
                     credit: Credit::PER_REQUEST,

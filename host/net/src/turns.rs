@@ -18,8 +18,8 @@ use tokio::{
 /// yields after 128 units, so after 128 KiB, which take about 0.1 ms.
 const BYTES_PER_UNIT: usize = 1 << 10;
 
-/// The largest read of one system call, in bytes. A buffer that grew with the body would copy bytes that were already
-/// passed on.
+/// The largest read of one system call, in bytes. Without this limit, the reader's buffer would grow with the body, and
+/// growing would copy bytes that were already passed on.
 const LARGEST_READ: u64 = 64 << 10;
 
 /// The largest write of one system call, in bytes. The kernel would accept several MiB, the size of its buffer.

@@ -185,7 +185,8 @@ impl Cache {
         self.keep_with(key, request, &head.headers, policy, body);
     }
 
-    /// Returns the stored response if the server confirmed it; `None` if the server confirmed a different one.
+    /// Returns the stored response if the server confirmed it. If the confirmation is for a different response, removes
+    /// the stored one and returns `None`.
     pub(crate) fn validated(
         &self,
         key: Key,

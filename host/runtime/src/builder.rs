@@ -101,7 +101,7 @@ impl HostBuilder {
     /// Adds the definitions in this file, or in the files of this directory. May be called more than once.
     ///
     /// A new definition is written to the first directory or [store](Self::definition_store) that accepts it. They are
-    /// tried in the order in which they were added. Single files accept none.
+    /// tried in the order in which they were added. A path of a single file accepts no new definitions.
     pub fn definitions(mut self, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         if !path.is_file() {
@@ -233,7 +233,8 @@ impl HostBuilder {
         self
     }
 
-    /// Connects to this `host:port` for the webhook host of this name, without DNS. May be called more than once.
+    /// Makes calls to webhooks at the host of this name connect to this `host:port`, without DNS. May be called more
+    /// than once.
     pub fn resolve(mut self, host: impl Into<String>, address: impl Into<String>) -> Self {
         self.resolve.push((host.into(), address.into()));
         self

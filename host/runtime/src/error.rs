@@ -59,7 +59,8 @@ impl Error {
             Self::BadDefinitions(bad) => bad.iter().any(|bad| bad.is_transient),
             Self::Catalog(error) => error.is_transient(),
             Self::TooManyTables(_) => true,
-            // Fixing mistakes requires a change of the definitions, but granting a missing permission does not.
+            // All errors of stores except mistakes are temporary: a retry may succeed without a change of the
+            // definitions, for example after a missing permission was granted.
             Self::Stores(errors) => errors
                 .iter()
                 .any(|error| !matches!(error, StoreError::Mistakes(_))),

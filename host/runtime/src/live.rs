@@ -49,8 +49,8 @@ impl TableProblem {
         Some(Self::after(before, Arc::new(Error::BadDefinitions(bad.to_vec()))))
     }
 
-    /// Returns the definitions that are not live as written while the others are live; empty if none of the new
-    /// definitions is live.
+    /// If the other new definitions are live, returns those that are not live as written. The list is empty if none of
+    /// the new definitions is live.
     pub(crate) fn bad(&self) -> &[BadDefinition] {
         match &*self.error {
             Error::BadDefinitions(bad) => bad,
@@ -74,7 +74,8 @@ impl TableProblem {
         }
     }
 
-    /// Returns the problem as it remains while a rollback is live, which nothing retries; `None` if it is temporary.
+    /// Returns the problem that remains while a rollback is live; `None` if the problem is temporary, because nothing
+    /// is retried while a rollback is live.
     pub(crate) fn of_mistakes(&self) -> Option<Self> {
         (!self.error.is_transient()).then(|| self.clone())
     }

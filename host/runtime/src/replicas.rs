@@ -29,8 +29,9 @@ const TARGET_PATIENCE: Duration = Duration::from_secs(5);
 const SLOW: Duration = Duration::from_secs(10);
 /// The length to which reported problems are cut, in characters.
 const LONGEST_PROBLEM: usize = 1000;
-/// The maximum number of rollouts that are reported, the most recently changed first, and the maximum length of each
-/// rollout's reason, in characters. Annotations of a Lease are limited to 256 KiB, and nodes of ZooKeeper to 1 MiB.
+/// The maximum number of rollouts in a report, and the maximum length of a rollout's reason, in characters. If there
+/// are more rollouts, those that changed most recently are reported. Annotations of a Lease are limited to 256 KiB, and
+/// nodes of ZooKeeper to 1 MiB.
 const MOST_ROLLOUTS: usize = 100;
 const LONGEST_REASON: usize = 300;
 
@@ -69,7 +70,7 @@ pub struct Membership {
     pub target: Option<Digest>,
     /// Whether this replica is the leader.
     pub leads: bool,
-    /// Whether there is or was another leader. If not, each replica begins the steps of rollouts itself.
+    /// Whether another replica is or was the leader. If not, each replica begins the steps of rollouts itself.
     pub is_led: bool,
     /// Whether this program lacks the permission to share reports.
     pub is_refused: bool,

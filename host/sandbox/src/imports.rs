@@ -48,7 +48,8 @@ pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<Linked, Err
     })
 }
 
-/// Guesses, for the error message, what a component is that lacks the exports of a plugin.
+/// Writes the error message about a component without the exports of a plugin. The message guesses what the component
+/// is instead.
 fn no_exports(component: &Component) -> String {
     let component_type = component.component_type();
     let is_program = component_type
@@ -63,8 +64,8 @@ fn no_exports(component: &Component) -> String {
     format!("it does not export `describe` ({why})")
 }
 
-/// Refuses unknown imports, and defines the parts of WASI that are never granted as functions that fail the call.
-/// Toolchains import those parts even if the plugin does not use them.
+/// Refuses unknown imports. For the parts of WASI that are never granted, defines functions that fail the call:
+/// toolchains import these parts even if the plugin does not use them.
 ///
 /// `Linker::define_unknown_imports_as_traps` cannot be used: it compares versions exactly, and so would define traps
 /// for an interface that this host provides in another patch version.

@@ -7,8 +7,8 @@
 //!
 //! Each module is assigned to a level, and the modules of each level are merged. A host function that needs the memory
 //! of a module can be created only after that module. Modules of the first level import no such function; modules of
-//! each next level import functions that need the previous one. Toolchains produce two levels: almost everything, and a
-//! small module that puts the host's functions into a table.
+//! each further level import functions that need a module of the previous level. Toolchains produce two levels: almost
+//! everything, and a small module that puts the host's functions into a table.
 
 use wasm_encoder::ExportKind;
 use wasmparser::ExternalKind;

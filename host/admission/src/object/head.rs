@@ -251,8 +251,8 @@ impl<'de> Visitor<'de> for TopLevel {
 }
 
 /// Any JSON from which a [`Value`] can be built, but without building it. `serde_json` checks skipped values less
-/// strictly (`1e999`, `"\ud800"`, a thousand brackets). An object without a tree must not exist, because stages would
-/// see nothing where the control plane sees everything.
+/// strictly (`1e999`, `"\ud800"`, a thousand brackets). No object may be created from a text of which no tree can be
+/// built, because stages would see nothing where the control plane sees everything.
 struct ValidJson;
 
 /// A string; `None` for a value of another type.

@@ -181,7 +181,7 @@ impl Reach {
         let mut entries: Vec<_> = patterns
             .map(|pattern| unreached("resources", pattern.to_string(), names().collect()))
             .collect();
-        // If a kind comes from the requests, it may be any.
+        // If the kind of a resource depends on the request, requests of any kind may arrive.
         let kinds: Option<Vec<String>> = reached.iter().map(|one| one.kind.clone()).collect();
         if let (Matcher::Only(wanted), Some(kinds)) = (&rule.kinds, kinds) {
             let is_reached = |wanted: &&String| !kinds.iter().any(|kind| kind.eq_ignore_ascii_case(wanted));

@@ -12,7 +12,7 @@ pub struct Outcome {
     pub uid: Uid,
     /// Whether the request is allowed or refused.
     pub decision: Decision,
-    /// The object after the chains, or when the request was refused.
+    /// The object after the chains; for a refused request, the object at the time of the refusal.
     pub object: Option<Object>,
     /// The patch from the original object to [`object`](Self::object); empty when nothing changed.
     pub patch: Patch,

@@ -358,7 +358,7 @@ impl LimitedBody {
                 data
             });
         } else {
-            // The upstream may ignore the rest of a body that has arrived completely.
+            // Once the whole body has arrived from the client, the upstream need not read the rest of it.
             flow.waits = (!is_complete).then_some(Wait::Upstream(now));
         }
         flow.bytes += frame.data_ref().map_or(0, length);

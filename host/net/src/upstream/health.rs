@@ -63,7 +63,7 @@ impl Health {
         self.is_paused.store(true, Ordering::Release);
     }
 
-    /// Records a reply.
+    /// Records that the server replied, which ends the pause after a failed connection.
     pub(super) fn record_connected(&self) {
         if self.is_paused.load(Ordering::Acquire) {
             let mut paused = self.paused_until.lock();

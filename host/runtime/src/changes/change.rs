@@ -419,7 +419,8 @@ fn compare(last: Option<&HistoryEntry>, entry: &HistoryEntry) -> Comparison {
     }
 }
 
-/// Returns a warning if the change ends a rollback, with the other definitions that change with it.
+/// Returns a warning if the change ends a rollback. The warning names all definitions and stages that are different
+/// afterwards.
 fn end_of_rollback(newest: Option<&HistoryEntry>, entry: &HistoryEntry) -> Option<String> {
     let newest = newest?;
     let to = newest.rolled_back_to()?;

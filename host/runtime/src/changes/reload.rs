@@ -101,7 +101,8 @@ impl Host {
         }
         let (built, slot) = match built {
             Ok(built) => built,
-            // The caller may retry and request the modules from servers.
+            // This attempt requested no modules from servers. The caller may try again, and then fetch the missing
+            // modules from them.
             Err(Error::Stages(errors))
                 if !is_with_servers && errors.iter().any(|error| error.cause.is_not_fetched()) =>
             {

@@ -241,9 +241,9 @@ impl<'a> Packed<'a> {
 }
 
 impl RequestOrigin {
-    /// Adopts the properties of this request if they differ from the current ones. A thread's decisions share equal
-    /// properties, but not with the request: several threads would then update one reference count, which slows
-    /// requests down.
+    /// Adopts the properties of this request if they differ from the current ones. The decisions of a thread share one
+    /// copy of equal properties. They do not share it with requests, because several threads would then update one
+    /// reference count, which slows requests down.
     fn update(&mut self, request: &Request) {
         let is_same = self.0.as_deref().is_some_and(|(front, identity, spelling)| {
             let is_same_front = match (front, &request.front) {

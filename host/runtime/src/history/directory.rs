@@ -192,7 +192,8 @@ fn lock(directory: &Path) -> Result<File, HistoryError> {
         }
         Err(TryLockError::Error(error)) => return Err(failed(error)),
     }
-    // Error messages of other programs name the process, so the file contains its id.
+    // The lock file contains this process's id, because error messages of other programs name the process that holds
+    // the lock.
     let note = file
         .set_len(0)
         .and_then(|()| file.rewind())

@@ -108,7 +108,8 @@ impl Host {
         let is_stale = !is_newest && state.prepared.newest.is_none();
         drop(state);
         self.log_change();
-        // The newest definitions are in the table that was live until now, so they must be read again.
+        // The newest definitions are in the table that was just replaced, and no longer in a waiting one, so they must
+        // be read again.
         if is_stale {
             self.0.reread.notify_one();
         }

@@ -76,7 +76,7 @@ pub(crate) struct BuiltTable {
     pub(crate) hash: Digest,
     /// The definitions that are invalid, or whose modules cannot be fetched.
     pub(crate) bad: Vec<BadDefinition>,
-    /// Whether a module is missing that was not requested from the servers that may have it.
+    /// Whether a missing module was not requested from the servers that may have it.
     pub(crate) lacks_modules: bool,
 }
 
@@ -115,7 +115,7 @@ impl Source {
 
     /// Checks the definitions, and takes a fingerprint of the module files that they name.
     pub(crate) async fn input(&self, contents: Contents) -> Result<Input, Error> {
-        // The modules of an unreachable store are still watched.
+        // The modules that definitions in an unreachable store name are still watched.
         let known = self.usable(self.stores.set_after_reading(&contents)).await?;
         let served = known.served();
         let (modules, refreshed, is_current) = blocking(move || {
@@ -151,7 +151,8 @@ impl Source {
         blocking(move || set.usable_if(&in_force, on_bad, &|chain| namespaced.mistakes(chain))).await
     }
 
-    /// Returns why these definitions cannot all be used as they are written, as far as no table has to be built.
+    /// Returns why these definitions cannot all be used as they are written, as far as that is known without building a
+    /// table.
     pub(crate) async fn mistakes_in(&self, usable: Usable) -> Option<Error> {
         let served = usable.served();
         match blocking(move || served.definitions().map(drop)).await {

@@ -27,9 +27,10 @@ impl Host {
         self.0.changes.subscribe()
     }
 
-    /// Returns the state of each of these definitions' versions; `None` for a version that no table was built from yet.
+    /// Returns the state of each of these versions of definitions; `None` if no table was built from the version yet.
     pub fn version_states(&self, versions: &[DefinitionFile]) -> Vec<Option<VersionState>> {
-        // The content is read first: if no build runs after that, the live table and its problem account for all of it.
+        // The known content is read before the live table. So if no build is running, the live table or its problem
+        // covers every version in that content.
         let known = self.0.stores.known_content();
         let is_building = self.0.building.load(Ordering::Acquire) > 0;
         let live = self.0.live.load_full();
@@ -71,7 +72,8 @@ impl Host {
     }
 }
 
-/// Returns whether this version of the definition is served, even with modules that it does not name, or without any.
+/// Returns whether the version of the definition itself is served. It is served even if its stages use their last
+/// modules, or lack their modules and fail.
 fn keeps_version(served: Served) -> bool {
     matches!(served, Served::LastModules | Served::FailingStages)
 }

@@ -131,7 +131,7 @@ pub fn agreement(target: Option<Digest>, replicas: &[Replica]) -> Agreement {
     Agreement::Waiting(missing.collect())
 }
 
-/// Returns the table that most voters have prepared, other than the target. In a tie, the leader's table counts.
+/// Returns the table, other than the target, that most voters have prepared. In a tie, the leader's table counts.
 fn most_prepared(target: Option<Digest>, voters: &[&Replica]) -> Option<Digest> {
     let others = voters
         .iter()

@@ -125,7 +125,8 @@ impl AdmissionLayer {
     /// The default time limit of a body, which also suffices for slow connections.
     pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// Limits the size of a body that is read, and its time. Streamed bodies have no limit. Default: 7 MiB within 30 s.
+    /// Limits the size of a body that is read, and the time within which it must arrive. Streamed bodies have no limit.
+    /// Default: 7 MiB within 30 s.
     pub fn body_limits(self, limits: BodyLimits) -> Self {
         let mut state = Arc::unwrap_or_clone(self.0);
         state.limits = limits;

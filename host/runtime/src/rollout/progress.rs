@@ -41,7 +41,7 @@ pub struct RolloutProgress {
 
 #[derive(Debug, Default)]
 pub(crate) struct Rollouts {
-    /// The rollouts before a restart, until the first table takes them over.
+    /// The rollouts that were stored before a restart, until the first table takes them over.
     kept: Vec<RolloutProgress>,
     live: Vec<LiveRollout>,
     /// Whether another replica begins the steps.

@@ -42,8 +42,8 @@ fn bad(host: &Host) -> Vec<String> {
     .collect()
 }
 
-/// Returns the builder of a host without a history, which has therefore never read the store. `on_bad` is its policy
-/// for invalid definitions.
+/// Returns the builder of a host that has no history, and so knows no earlier versions of definitions. `on_bad` is the
+/// host's policy for invalid definitions.
 fn fresh(scene: &Scene, memory: &MemoryStore, on_bad: OnBadDefinition) -> HostBuilder {
     Host::builder()
         .definitions(scene.chains())
@@ -137,7 +137,8 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
             host.delete(&id("admissionwebhook/n/z"), &by("ci")).await.unwrap();
             assert_eq!(live(&host), "4 n/x=2 !", "{text}");
             assert_eq!(memory.text("n/y"), text);
-            // The invalid definition is listed, is not new, and can be replaced.
+            // The invalid definition is listed. It cannot be created, because it exists already, but it can be
+            // replaced.
             let stored = host.definitions().await.unwrap();
             let found = stored
                 .iter()
@@ -160,7 +161,7 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
             host.delete(&id("admissionwebhook/n/y"), &by("ci")).await.unwrap();
             assert!(live(&host).ends_with(" n/x=2"), "{text}: {}", live(&host));
             assert_eq!(bad(&host), [""; 0]);
-            // The name of a definition that does not exist is an error.
+            // Deleting a definition that does not exist is an error.
             let unknown = host
                 .delete(&id("admissionwebhook/n/y"), &by("ci"))
                 .await
@@ -219,7 +220,7 @@ async fn a_definition_without_its_module_is_reported_and_the_rest_is_served() {
         (live(&host).as_str(), bad(&host)),
         ("1 n/x=1 !", vec!["memory:/a/n/y".to_owned()])
     );
-    // A definition that is applied through the host must load.
+    // A change through the host is refused if the module of the changed definition cannot be loaded.
     let own = bcs("z", "Process", "1").replace(client, &plugin("/nonexistent/z.wasm"));
     host.apply(&own, "new", &by("ci")).await.unwrap_err();
     host.apply(&bcs("z", "Process", "1"), "new", &by("ci"))

@@ -122,7 +122,8 @@ fn compiled_form(scene: &Scene) -> (PathBuf, Vec<u8>) {
     (path, bytes)
 }
 
-/// The digest of the damaged form is correct, so the damage is found only when the form is loaded.
+/// The compiled form of the module is damaged but has a correct digest, so the damage is found only when the plugin is
+/// loaded.
 #[tokio::test]
 async fn a_compiled_form_that_cannot_be_loaded_is_compiled_again() {
     let scene = Scene::new();

@@ -133,7 +133,8 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
     let history = scene.folder.path().join("history");
     let file = scene.chains().join("a.yaml");
     let [x, y] = [bcs("x", "Application", "1"), bcs("y", "Secret", "1")];
-    // Each character adds a file, a directory, or one of the stores, in this order.
+    // Each character of `order` adds a place to the host: `f` the file, `d` the directory, and a digit the store of
+    // this number.
     let orders = |order: &str| {
         let builder = Host::builder().history(&history);
         order.chars().fold(builder, |builder, place| match place {
@@ -193,7 +194,7 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
     assert_eq!(live(&host).split_once(' ').unwrap().1, "a=1 n/y=1");
 }
 
-/// Only changes of files are first written to the history. A store changes atomically, so it needs none.
+/// Only changes of files are first written to the history. A store changes atomically, so its changes need no history.
 #[tokio::test]
 async fn a_store_can_be_changed_without_a_history() {
     let (scene, memory) = (Scene::new(), MemoryStore::new("a"));

@@ -38,7 +38,7 @@ const STEPS: u32 = 32;
 #[derive(Deserialize)]
 struct Question {
     cert: Certificate,
-    /// The intermediate CAs, and the root at the end. Without a chain, only dates are compared.
+    /// The intermediate CAs, and the root at the end. Without a chain, only the dates of the certificate are checked.
     cert_chain: Option<Vec<Certificate>>,
     not_after: Option<String>,
 }

@@ -10,7 +10,7 @@ use wasmparser::{DataKind, Operator};
 
 use super::{Item, Kind, PerKind, core_module::CoreModule, reachable::reachable};
 
-/// The name of the instance that a merged module imports from. The names of imports and exports in it are numbers.
+/// The name of the instance from which a merged module imports. The names of the items in this instance are numbers.
 pub(super) const IMPORTS: &str = "";
 
 pub(super) struct Merged {

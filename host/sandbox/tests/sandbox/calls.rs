@@ -59,7 +59,7 @@ async fn a_plugins_verdict_becomes_the_response() {
 
 #[tokio::test]
 async fn without_address_space_for_the_pool_each_call_maps_its_own_memory() {
-    // 20,000 calls of up to four memories need 320 TiB, and processes have 128.
+    // 20,000 calls with up to four memories each would need 320 TiB of address space, but a process has only 128 TiB.
     let sandbox = small(20_000);
     let plugin = load_with(&sandbox, &Guest::default(), "{}", &config())
         .await

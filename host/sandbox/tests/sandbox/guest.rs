@@ -215,7 +215,7 @@ impl Answer {
         }
     }
 
-    /// Encodes a `result<response, string>` in the canonical ABI, whose strings are at `texts`.
+    /// Encodes a `result<response, string>`, whose strings are at `texts`, in the canonical ABI.
     fn encode(&self, texts: u32) -> Vec<u8> {
         let length = |text: &str| u32::try_from(text.len()).unwrap();
         let mut words = [0_u32; 11];

@@ -78,7 +78,8 @@ async fn ends(
 
 #[tokio::test(start_paused = true)]
 async fn a_request_body_is_aborted_when_one_side_stalls() {
-    // (case, bytes in each part of the client, its pause after each, the upstream's pause after each, expected error)
+    // (case, bytes in each part that the client sends, the client's pause after each part, the upstream's pause after
+    // each part, expected error)
     for (case, bytes, pause, upstream, expected) in [
         (
             "nothing comes",
@@ -126,8 +127,8 @@ async fn a_request_body_is_aborted_when_one_side_stalls() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reply_is_aborted_when_one_side_stalls() {
-    // (case, bytes in each part of the upstream, its pause after each, the client's pause after each, whether the reply
-    // is an event stream, expected error)
+    // (case, bytes in each part that the upstream sends, the upstream's pause after each part, the client's pause after
+    // each part, whether the reply is an event stream, expected error)
     for (case, bytes, pause, client, is_stream, expected) in [
         (
             "nothing comes",
