@@ -6,7 +6,8 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri, header, request};
 
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
 
-/// The largest body of a request, in bytes. By default, the sandbox limits a plugin's response to the same size.
+/// The largest body of a request, in bytes. By default, the sandbox has the same limit for a plugin's answer to an
+/// admission request.
 const BODY_LIMIT: usize = 1 << 20;
 
 /// The largest number of headers, and their largest total size in bytes. Servers commonly accept this much.

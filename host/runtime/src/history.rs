@@ -30,7 +30,8 @@ use crate::{status::HistoryStatus, status::metrics};
 pub(crate) struct HistoryEntry {
     #[serde(flatten)]
     pub(crate) detail: RevisionDetail,
-    /// The digest of the definitions that this rollback replaced. The rollback stays live until their digest changes.
+    /// For a rollback, the digest of the definitions that it replaced. The rollback stays live until the current
+    /// definitions have another digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -46,7 +46,7 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
         );
     }
     if error.is::<WasmBacktrace>() {
-        // The guest was running, so a host function rejected its arguments.
+        // The error has a backtrace, so the guest was running: it called a host function, which rejected its arguments.
         let message = format!("a function of the host failed: {text}{}", stderr_tail(state));
         return Failure::new(FailureKind::Trap, message);
     }

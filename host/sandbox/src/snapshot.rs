@@ -42,7 +42,7 @@ struct WrapperComponent<'a> {
 
 struct Section<'a> {
     raw: RawSection<'a>,
-    /// The index of the component instance, if the section is a part.
+    /// If the section is a part, the index of the part's component instance.
     instance: Option<u32>,
 }
 

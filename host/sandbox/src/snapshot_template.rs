@@ -177,7 +177,8 @@ impl<'a> Data<'a> {
                     memory_index: 0,
                     offset_expr,
                 } => offset_expr,
-                // Code refers to segments by index, which passive segments keep only if they precede all others.
+                // Code refers to segments by their index. Passive segments keep their index only if they precede all
+                // others.
                 DataKind::Passive if segments.is_empty() => {
                     passive.push(segment.data);
                     continue;

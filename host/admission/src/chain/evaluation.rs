@@ -43,7 +43,7 @@ pub struct Evaluation {
     audit_annotations: Vec<AuditAnnotation>,
     trace: Vec<TraceRow>,
     refusal: Option<Refusal>,
-    /// Whether other stages' denials are added to the refusal.
+    /// Whether the refusal is a denial whose message names its policy. If so, further such denials are added to it.
     is_joined: bool,
 }
 

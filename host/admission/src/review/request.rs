@@ -143,7 +143,8 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     if let Some(object) = request.object.as_ref().filter(|object| object.is_ambiguous()) {
         match request.spelling.canonical(object.text()) {
             Ok(None) => {}
-            // kube-apiserver applies the patch to its own object, in which it reads only the exact spelling.
+            // Keys are not corrected here: kube-apiserver would apply a patch to its own object, in which it reads only
+            // the exact spelling.
             Ok(Some(_)) => {
                 return Err(ReviewError::Ambiguous(
                     "a key of its identity is not spelled as documented".into(),

@@ -349,10 +349,10 @@ fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Fail
     Ok(kept)
 }
 
-/// Reads the members of an object by their types. `null` counts as absent.
+/// Reads members of an object, each of which must have the expected type. A member that is `null` counts as absent.
 struct ReplyFields<'a> {
     map: &'a Map<String, Value>,
-    /// The prefix of members in messages: empty, or the object's path with a dot.
+    /// The text before a member's name in messages: empty, or the path of the object and a dot.
     path: &'static str,
 }
 

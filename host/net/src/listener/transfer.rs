@@ -30,7 +30,7 @@ pub struct TransferLimits {
     pub minimum_rate: u64,
     /// The idle timeout of an upstream that reads a request's body or sends a reply.
     pub upstream: Duration,
-    /// The idle timeout of event streams from the upstream and of tunnels.
+    /// The idle timeout of tunnels, and of event streams from the upstream.
     pub stream: Duration,
 }
 

@@ -19,8 +19,7 @@ use super::{
 pub enum Trust<'a> {
     /// The CAs of the operating system. There must be at least one.
     System,
-    /// The CAs of the operating system, of which there may be none, and the certificates in the PEM file if one is
-    /// named.
+    /// The CAs of the operating system, if it has any, and the certificates in the PEM file, if one is named.
     SystemAnd(Option<&'a Path>),
     /// The certificates in a PEM file.
     File(&'a Path),

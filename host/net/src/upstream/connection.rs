@@ -122,7 +122,7 @@ pub fn tcp_connector() -> HttpConnector {
 /// Returns a TCP connector that resolves host names with `resolver`.
 pub fn tcp_connector_with<R>(resolver: R) -> HttpConnector<R> {
     let mut tcp = HttpConnector::new_with_resolver(resolver);
-    // The TLS layer checks the scheme.
+    // The TCP layer accepts any scheme, because the TLS layer checks the scheme.
     tcp.enforce_http(false);
     // A request is one small write and one read, for which Nagle's algorithm would only add latency.
     tcp.set_nodelay(true);

@@ -87,7 +87,7 @@ struct Lease {
 pub(super) struct ReplyBody {
     incoming: Incoming,
     /// `None` after the end of the body, or if a task drives the connection. Declared after `incoming`, so that it is
-    /// dropped last: the connection does not wait for an unread rest.
+    /// dropped last: then the connection does not wait for the unread rest of the body.
     lease: Option<Lease>,
     /// An error to report at the next poll, after the bytes that precede it have been sent.
     failure: Option<hyper::Error>,

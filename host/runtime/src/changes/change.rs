@@ -285,7 +285,8 @@ impl Host {
                 slot,
             };
             self.offer(&mut state, table, problem).await;
-            // Only tables that went live are added to the history.
+            // If the table waits to go live, its revision is withdrawn: the history contains only tables that went
+            // live.
             if self.0.goes_live_on_request && state.history.last() != Some(&entry) {
                 state.history.withdraw(&entry);
             }

@@ -148,7 +148,7 @@ impl Ring {
         }
         let room = self.bytes.capacity() - self.bytes.len();
         if room < packed.len() {
-            // Without this, the queue would double its memory.
+            // Without this call, the full queue would double its memory.
             self.bytes.reserve_exact(packed.len().max(self.bytes.len() / 8));
         }
         self.bytes.extend(packed);

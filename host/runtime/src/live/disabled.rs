@@ -89,8 +89,8 @@ pub enum DisableError {
     Invalid(String),
 }
 
-/// The bounds of the duration, and of the number of characters of the reason. To disable a stage for longer, change its
-/// definition.
+/// The shortest and the longest duration, and the maximum number of characters of the reason. To disable a stage for
+/// longer, change the stage's definition.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 const LONGEST_REASON: usize = 1000;

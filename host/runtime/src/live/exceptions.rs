@@ -12,7 +12,7 @@ use crate::{
     status::metrics,
 };
 
-/// An exception in a table. The specification of each stage that it applies to also contains the exception.
+/// An exception in a table. Each stage to which the exception applies also has it in its specification.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveException {
     pub(crate) definition: ExceptionDefinition,

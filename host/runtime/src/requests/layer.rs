@@ -60,7 +60,7 @@ pub struct AdmissionService<S> {
     inner: S,
 }
 
-/// The handling of a request. Every response has a passage as an extension, set here or by the inner service.
+/// How a request was handled. Every response has this as an extension, which the layer or the inner service sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Passage {

@@ -13,7 +13,7 @@ use crate::{
     stores::{bcs, builder},
 };
 
-/// Returns an exception from these stages for the user jane.
+/// Returns an exception that exempts the user jane from these stages.
 fn exception(name: &str, stages: &str, until: Moment) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1

@@ -29,7 +29,7 @@ pub(crate) fn builder(scene: &Scene, memory: &MemoryStore) -> HostBuilder {
         .history(scene.folder.path().join("history"))
 }
 
-/// Waits until `live` describes the table like this.
+/// Waits until `live` returns the expected description of the live table.
 pub(crate) async fn until(host: &Host, expected: &str) {
     let mut turns = tokio::time::interval(Duration::from_millis(5));
     let waiting = async {

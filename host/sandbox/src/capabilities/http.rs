@@ -8,7 +8,7 @@ use crate::{
     store::{CallState, Violation},
 };
 
-/// The sender of the requests, and the setting with its grants, as messages name them.
+/// The words with which messages name the sender of the requests, and the setting that grants them.
 const PLUGIN: (&str, &str) = ("the plugin", "`allow.http` of the stage");
 const NO_HTTP: &str = "outgoing requests of plugins are not enabled on this host";
 

@@ -15,7 +15,8 @@ use crate::{
     store::CallState,
 };
 
-/// The registry of image names without one, and the repository path of names that are a single word.
+/// The registry of images whose name contains no registry, and the repository path of images whose name is a single
+/// word.
 const DEFAULT_REGISTRY: &str = "docker.io";
 const DEFAULT_PATH: &str = "library";
 

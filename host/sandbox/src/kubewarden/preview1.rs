@@ -152,7 +152,7 @@ fn define_streams(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
             |mut guest: Guest<'_>, descriptor: u32, at: At| {
                 let mut status = [0; STATUS];
                 status[0] = CHARACTER_DEVICE;
-                // The stream has every right, even for files opened from it. But no file can be opened.
+                // The stream has every right, and so would files that are opened from it, but no file can be opened.
                 status[8..].fill(0xff);
                 stream_status(&mut guest, descriptor, at, &status)
             },

@@ -17,7 +17,7 @@ pub(super) struct ParsedComponent<'a> {
     instances: Vec<HashMap<&'a str, (Kind, Item)>>,
     /// The core index spaces of the component.
     pub(super) items: PerKind<Vec<Item>>,
-    /// The parts outside of core modules that precede the first lifted function. `after` has the other parts.
+    /// The parts that are outside of core modules and precede the first lifted function. `after` has all later ones.
     pub(super) before: Vec<OtherPart<'a>>,
     pub(super) after: Vec<OtherPart<'a>>,
 }

@@ -69,8 +69,8 @@ impl Evaluation {
 }
 
 impl Audit<'_> {
-    /// Returns the rows of the trace with the results that the stage would have had. A second round has `None` if the
-    /// stage was not called in the first round.
+    /// Returns for each round the row of the trace, and the result that the stage would have had. The result of a
+    /// second round is `None` if the stage was not called in the first round.
     async fn run<'t>(
         &'t self,
         turn: impl Fn(&'t Arc<Request>) -> StageTurn<'t>,
