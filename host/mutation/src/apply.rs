@@ -188,7 +188,8 @@ impl Walk<'_> {
         Ok(is_added)
     }
 
-    /// Returns whether the path tests allow the value at this step to exist or, unless `there`, to be missing.
+    /// Returns whether the path tests allow the value at this step to exist; if `there` is false, whether they allow it
+    /// to be missing.
     fn may_be(&self, there: bool, index: usize) -> bool {
         let mut tests = self.mutator.tests.iter();
         tests.all(|(step, must_exist)| *step != index || *must_exist == there)

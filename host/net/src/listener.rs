@@ -56,7 +56,7 @@ pub struct Client {
 #[derive(Clone, Debug)]
 pub struct ClientCertificate(pub Arc<CertificateDer<'static>>);
 
-/// Replies to the requests of a port. Each request is handled by a clone.
+/// Replies to the requests of a port. Each request is handled by a clone of the handler.
 pub trait Handler: Clone + Send + Sync + 'static {
     /// Whether the metric `admittance_http_connections` counts the connections.
     const IS_COUNTED: bool;

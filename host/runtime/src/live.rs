@@ -49,8 +49,8 @@ impl TableProblem {
         Some(Self::after(before, Arc::new(Error::BadDefinitions(bad.to_vec()))))
     }
 
-    /// If the other new definitions are live, returns those that are not live as written. The list is empty if none of
-    /// the new definitions is live.
+    /// Returns the new definitions that are not live as written, provided that the others are live. The list is empty
+    /// if none of the new definitions is live.
     pub(crate) fn bad(&self) -> &[BadDefinition] {
         match &*self.error {
             Error::BadDefinitions(bad) => bad,

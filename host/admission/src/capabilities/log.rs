@@ -58,7 +58,7 @@ tokio::task_local! {
     static CURRENT: Arc<Mutex<CallNotes>>;
 }
 
-/// Changes the notes of the stage that this task is calling. Does nothing if it is calling none.
+/// Changes the notes of the stage that this task is calling. Does nothing if this task is calling no stage.
 fn change(change: impl FnOnce(&mut CallNotes)) {
     // An error means that no stage is being called.
     let _ = CURRENT.try_with(|notes| change(&mut notes.lock()));

@@ -4,8 +4,9 @@ use crate::{Chain, Matcher, Operation, Outline, Phase, Request};
 
 /// Finds the chains that may match a request, in a time that does not depend on the number of other chains.
 ///
-/// Chains are listed under the resources of their rules. A rule for all resources lists its chain under its kinds, and
-/// a rule for all resources and kinds lists it for all requests. The rules decide which of the found chains match.
+/// Chains are listed under the resources of their rules. If a rule is for all resources, its chain is listed under the
+/// kinds of the rule; if it is for all kinds too, the chain is listed for all requests. The rules decide which of the
+/// found chains match.
 #[derive(Clone, Debug, Default)]
 pub struct ChainIndex {
     by_resource: HashMap<String, Positions>,

@@ -171,8 +171,8 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
     }
 }
 
-/// If two definitions have the same operation and kind, the one in force stays valid, whichever was written first. If
-/// neither is in force, the first is used.
+/// If two definitions have the same operation and kind, the one in force stays valid, whatever the order of their
+/// names. If neither is in force, the one whose name comes first is used.
 #[tokio::test]
 async fn an_entry_in_force_wins_over_a_conflicting_entry() {
     let (scene, memory) = (Scene::new(), MemoryStore::new("a"));

@@ -182,7 +182,7 @@ async fn preparations_with_different_settings_share_compiled_code() {
         2,
         "the module, and the code of its snapshots"
     );
-    // With shorter settings, the heap ends elsewhere. A global contains its end, so the code differs.
+    // With shorter settings, the heap ends elsewhere. A global contains the end of the heap, so the code differs.
     prepare("{}").await;
     assert_eq!(
         sandbox.compilations(),
