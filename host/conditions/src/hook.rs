@@ -48,7 +48,7 @@ keywords!(Action, "validation action": Deny = "Deny", Warn = "Warn", Audit = "Au
 /// The effects that a binding gives to a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
-    /// The system whose wording is used in responses, with the names that they contain.
+    /// The system whose wording responses use, and the names that appear in that wording.
     pub wording: Wording,
     /// The actions that are taken if an object is invalid. A native stage always denies the request.
     pub actions: Vec<Action>,

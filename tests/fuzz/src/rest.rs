@@ -133,8 +133,8 @@ fn without_parameters(path: &str) -> String {
     segments.collect::<Vec<_>>().join("/")
 }
 
-/// Returns the non-empty segments of a path. If `knows_dots`, `.` is ignored and `..` removes the previous segment,
-/// which may be an empty one unless `merges`.
+/// Returns the non-empty segments of a path. If `knows_dots`, `.` is ignored and `..` removes the previous segment. If
+/// `merges`, empty segments are dropped before that, and otherwise at the end, so that `..` may remove one.
 fn segments(path: &str, merges: bool, knows_dots: bool) -> Vec<String> {
     let mut kept: Vec<&str> = Vec::new();
     for segment in path.split('/').skip(1) {

@@ -291,7 +291,8 @@ fn build_demo() -> Result<(), Error> {
 }
 
 /// Compiles a release build of the driver, and the programs that change its modules, kill it, attack it, and put it in
-/// front of an API server. The benchmarks are selected for the features, as in `build_programs`.
+/// front of an API server. The benchmarks are selected only so that dependencies get the same features as elsewhere;
+/// see `build_programs`.
 fn build_optimised() -> Result<(), Error> {
     say("Compiling a release build of the driver (some minutes the first time)");
     cargo(with(

@@ -329,7 +329,7 @@ async fn session_of(nodes: &Nodes, driver: &Front) -> i64 {
 }
 
 #[tokio::test]
-async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
+async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready() {
     let place = ZooKeeperNode::shared("strict").await;
     let around = Surroundings::new(&place).await;
     let nodes = Nodes::connect(&place.connection()).await;

@@ -129,7 +129,7 @@ async fn every_route_of_the_scheduler_is_forwarded() {
 }
 
 #[tokio::test]
-async fn routes_that_schedulers_no_longer_have_are_forwarded_and_refused_there() {
+async fn requests_for_removed_scheduler_routes_are_forwarded_and_the_scheduler_refuses_them() {
     let mesos = Mesos::new("", &[]).await;
     for (method, path, expected) in COMMENTED_OUT {
         let before = mesos.scheduler.received().len();

@@ -121,7 +121,8 @@ pub(super) fn required(head: &Parts, why: SignInReason) -> Response {
         http::Method::GET => head.uri.path_and_query().map_or("", |next| next.as_str()),
         _ => "",
     };
-    // The cookie is kept: if a script's request comes first, the user's next page can still say why the session ended.
+    // The cookie stays: a script may send the first request after the end of the session, and the next page that the
+    // user opens can still say why the session ended.
     unauthorized(why, next)
 }
 

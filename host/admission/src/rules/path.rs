@@ -277,7 +277,7 @@ mod tests {
 
     /// Each row has a path and some of its readings, which differ in the steps that a server applies.
     #[test]
-    fn a_path_is_interpreted_in_all_ways_of_lenient_servers() {
+    fn a_path_is_interpreted_in_every_way_that_a_lenient_server_might() {
         for (path, expected) in [
             ("/v1/jobs", vec!["/v1/jobs"]),
             ("/v1/Jobs", vec!["/v1/Jobs"]),

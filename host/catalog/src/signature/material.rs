@@ -36,7 +36,7 @@ pub struct Material {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum FoundSignature {
-    /// A signature without certificate in a file or at a URL, `{module}.sig`, as base64 or binary.
+    /// A signature that has no certificate. It is the content of `{module}.sig`, a file or a URL, as base64 or binary.
     Detached { name: String, content: Blob },
     /// A bundle of sigstore or of `cosign sign-blob --bundle`: `{module}.sigstore.json`, or a referrer of the manifest
     /// in a registry.

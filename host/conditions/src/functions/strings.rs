@@ -145,7 +145,8 @@ fn split<'a>(
     machine.charge_bytes(text.len() + separator.len())?;
     let parts = || -> Box<dyn Iterator<Item = &str>> {
         match separator {
-            // An empty separator splits between all characters. The last part is the rest of the text.
+            // An empty separator splits the text into characters. If there are more than `times`, the last part is the
+            // rest of the text.
             "" => {
                 let starts = text.char_indices().skip(1).map(|(byte, _)| byte);
                 let ends = starts.take(times.saturating_sub(1)).chain([text.len()]);

@@ -305,7 +305,7 @@ impl Walk {
     }
 }
 
-/// Returns a field's name in messages of Go's decoder, such as `PodSpec.spec.hostname`, inside the field `outer`.
+/// Returns the name that messages of Go's decoder give to a field inside `outer`, such as `PodSpec.spec.hostname`.
 fn go_field(type_name: &str, outer: &str, field: &str) -> String {
     match outer.split_once('.') {
         Some((_, path)) => format!("{type_name}.{path}.{field}"),

@@ -329,7 +329,7 @@ fn the_conditions_of_an_exception_follow_from_its_state() {
 }
 
 #[test]
-fn new_call_counts_alone_are_written_only_at_an_interval() {
+fn a_status_that_differs_only_in_call_counts_is_written_at_an_interval() {
     let called = |allowed: u64| {
         let mut stages = [
             stage("a", &json!({"type": "native"})),

@@ -215,7 +215,7 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
     let beta = |response: Value| json!({"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "response": response});
     let status = |status: Value| v1(json!({"uid": "UID", "allowed": false, "status": status}));
     let rows: Vec<(&str, ReviewVersion, Value, Expected)> = vec![
-        // Invalid answers of v1.
+        // Valid and invalid answers of v1.
         ("allowed", V1, v1(json!({"uid": "UID", "allowed": true})), Allow),
         (
             "allowed with a status",

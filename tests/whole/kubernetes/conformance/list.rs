@@ -8,9 +8,9 @@
 pub(super) enum RowStatus {
     /// Admittance behaves like kube-apiserver, as tested in this directory.
     Met,
-    /// Admittance behaves like kube-apiserver, as tested under the row's name in this file.
+    /// Admittance behaves like kube-apiserver. The test is in the named file, and is called like the row.
     MetIn(&'static str),
-    /// Admittance behaves like kube-apiserver, as tested by this test in this file.
+    /// Admittance behaves like kube-apiserver. The file and the name of the test are given.
     MetBy(&'static str, &'static str),
     /// Admittance differs for this reason; its own behaviour is tested in this directory.
     Differs(&'static str),

@@ -24,9 +24,9 @@ pub(super) struct ParsedSignature<'a> {
 pub(super) enum SignedContent<'a> {
     /// The module or its manifest is signed directly.
     Artifact(Option<MessageDigest>),
-    /// A text that names the manifest's digest is signed.
+    /// The signed content is a text that names the manifest's digest.
     Payload(&'a [u8]),
-    /// A statement that names the digest of the module or its manifest is signed.
+    /// The signed content is a statement that names the digest of the module or of its manifest.
     Envelope(DsseEnvelope),
 }
 

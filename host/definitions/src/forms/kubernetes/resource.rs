@@ -11,7 +11,7 @@ use crate::document::{Node, readers};
 #[derive(Debug)]
 pub(crate) struct ResourceDocument {
     pub(super) name: String,
-    /// The versions that have a schema.
+    /// The resource in each of its versions that has a schema.
     pub(super) resources: Vec<Resource>,
 }
 

@@ -35,7 +35,7 @@ pub(super) fn list<'a>(node: &Node<'a>) -> Option<ListNode<'a>> {
     Some((ListConfig { route, headers }, node.clone()))
 }
 
-/// Checks that the dialect treats the request that is configured for each list as the creation of an object.
+/// For each list, checks that its configured request creates an object according to the dialect.
 pub(crate) fn checked_lists(lists: Vec<ListNode<'_>>, front: &dyn FrontConfig) -> Option<Vec<ListConfig>> {
     let dialect = front.dialect()?;
     let headers = front.headers();
