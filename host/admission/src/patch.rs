@@ -222,7 +222,7 @@ impl Patch {
 
     /// Estimates the memory that the patch occupies, in bytes.
     pub fn memory(&self) -> usize {
-        // The allocator rounds up two allocations by about 32 bytes.
+        // Each operation has two allocations, which the allocator rounds up by about 32 bytes in total.
         let each = size_of::<Operation>() + 32;
         size_of::<Part>() * self.0.len() + self.len() * each + self.size()
     }

@@ -62,7 +62,7 @@ pub struct Route {
 /// A permission that a token has for a cluster. A greater permission includes the lesser ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Permission {
-    /// Allows reading through the routes of a driver.
+    /// Allows read requests on the routes of a driver.
     Read,
     /// Also allows changes of workloads: everything that the scheduler does, consoles, and the custom resources of
     /// groups that the gateway's configuration lists.

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_to_a_stock_plugin_is_portable_by_its_name() {
+    fn the_portable_reference_to_a_stock_plugin_is_its_name() {
         for (reference, expected) in [
             (ModuleReference::stock("image-policy"), "stock:image-policy"),
             (ModuleReference::File("a.wasm".into()), "file:a.wasm"),

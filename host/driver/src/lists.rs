@@ -25,8 +25,9 @@ use crate::config::{Config, ListConfig};
 const LIMIT: usize = 64 << 20;
 /// The maximum size of a header's value, in bytes.
 const HEADER_LIMIT: u64 = 64 << 10;
-/// The number of objects that are fetched concurrently. [`AT_ONCE`] is the number of requests in a group.
+/// The number of objects that are fetched concurrently.
 const CONCURRENT: usize = 16;
+/// The number of requests in a group.
 const AT_ONCE: usize = 64;
 /// The length to which the text of an error reply is cut, in bytes.
 const EXCERPT: usize = 300;

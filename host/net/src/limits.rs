@@ -10,7 +10,7 @@ use std::{
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// A client may take another permit while it holds fewer permits than this many times the number of free permits.
+/// A client may take another permit while it holds fewer than `SHARE` times the number of free permits.
 const SHARE: usize = 3;
 
 /// Limits concurrent connections, requests or streams. Clones share the limit. `K` is the address or name of a client.

@@ -20,7 +20,8 @@ pub(crate) fn contains(outer: &str, inner: &str) -> Option<bool> {
     }
 }
 
-/// Implements `net.cidr_contains_matches`: the pairs of a network's key and the key of a network that it contains.
+/// Implements `net.cidr_contains_matches`: returns a pair of keys for each of the `networks` and each of the `others`
+/// that it contains.
 pub(crate) fn contains_matches(networks: &Value, others: &Value) -> Option<Value> {
     let (networks, others) = (keyed(networks)?, keyed(others)?);
     let mut pairs = BTreeSet::new();

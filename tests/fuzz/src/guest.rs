@@ -64,7 +64,7 @@ async fn plugin() -> Chain {
 
 /// Returns a guest that decodes the request's name into its memory and returns.
 fn component() -> Vec<u8> {
-    // The offset of `name` in a request: its pointer and its length.
+    // The offsets are where a request has the pointer and the length of its `name`.
     let text = format!(
         r#"(module
             (memory (export "memory") 8)

@@ -127,7 +127,8 @@ mod tests {
         };
         wait_until(|| have_woken(100));
         drop(guard);
-        // Other tests in this process do long work too, so the threads sleep only now and then.
+        // The threads should sleep now. Other tests in this process wake them too, so the test waits for a moment in
+        // which none of them runs.
         wait_until(|| {
             let before = threads();
             sleep(TICK * 10);

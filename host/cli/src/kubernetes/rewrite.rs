@@ -14,7 +14,8 @@ pub(super) struct NewSource {
     /// The field of the stage that contains the plugin, `plugin` or `candidate`; `None` for a member of a group.
     pub(super) field: Option<&'static str>,
     pub(super) source: String,
-    /// Whether the text may lack the source: Gatekeeper's policies do not name the stock plugin that evaluates them.
+    /// Whether the file need not name the plugin's source. A Gatekeeper policy, for example, does not name the stock
+    /// plugin that evaluates it.
     pub(super) may_be_implied: bool,
 }
 

@@ -25,8 +25,8 @@ pub(crate) struct Sources<'s> {
 
 impl<'a> Machine<'a> {
     /// Evaluates an expression. If a value from a source is needed, the evaluation stops, and starts again with the
-    /// value. If it becomes expensive, it starts again on a thread for long work. The cost limit allows two authorizer
-    /// calls.
+    /// value. If the evaluation becomes expensive, it starts again on a thread for long work. It rarely starts again for
+    /// the authorizer, because the cost limit allows only two of its calls.
     pub(crate) async fn settle(&mut self, expression: &'a Expression, sources: Sources<'_>) -> Outcome<'a> {
         let outcome = loop {
             match self.run(expression) {

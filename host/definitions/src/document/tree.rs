@@ -91,7 +91,8 @@ pub(super) fn join(path: &str, key: &str) -> String {
     }
 }
 
-/// Returns the position after the last character that is not white space. No mistake is reported after it.
+/// Returns the position after the last character that is not white space. A mistake at the end of the text is reported
+/// there.
 pub(super) fn end_of(text: &str) -> Position {
     let text = text.trim_end();
     let is_break = |(index, byte): (usize, u8)| {

@@ -245,7 +245,7 @@ async fn a_rollout_that_reaches_a_limit_is_aborted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limits_count_only_requests_within_one_pause() {
+async fn limits_of_a_rollout_are_counted_anew_after_each_pause() {
     let rollout = rollout("one", "{ percent: 10 }");
     let mut rollouts = live(&rollout);
     for _ in 0..4 {

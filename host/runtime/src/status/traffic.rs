@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_a_long_run_are_counted_in_their_own_minutes() {
+    fn each_request_is_counted_in_its_minute_even_after_hours() {
         let begun = Instant::now();
         let traffic = Traffic::new(begun);
         for minute in 0..300 {

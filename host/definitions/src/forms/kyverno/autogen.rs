@@ -8,7 +8,7 @@ use crate::forms::kubernetes::policy::Constraints;
 /// The location of a Pod or of a Pod template in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodPlacement {
-    /// The object itself is the Pod, or another resource of the policy.
+    /// The object itself is the Pod, or an object of another kind that the policy names, without a Pod template.
     Object,
     /// The Pod template is in the object's `spec`.
     Template,

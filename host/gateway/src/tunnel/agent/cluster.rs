@@ -88,7 +88,7 @@ impl AgentCredentials {
 }
 
 impl ApiServers {
-    /// Returns the addresses: as they are listed, or sorted if they come from the API server.
+    /// Returns the addresses of the API servers: listed ones in their order, and those from an API server sorted.
     pub(super) async fn list(&self, credentials: &ReadCredentials) -> Result<Vec<Uri>, AgentError> {
         match self {
             Self::Listed(servers) => Ok(servers.clone()),

@@ -302,7 +302,8 @@ fn cost(rule: &str, schema: &Json) -> u64 {
             Some("array") if goes_through => {
                 items = items.max(bound(field, "maxItems"));
                 let of_items = &field["items"];
-                // Strings in an enumeration are short, and fields of objects are counted separately.
+                // Only free text adds to the cost here: strings of an enumeration are short, and the fields of objects
+                // are counted elsewhere.
                 if of_items["type"] == "string" && of_items.get("enum").is_none() {
                     texts += bound(of_items, "maxLength") / 10 + 1;
                 }
