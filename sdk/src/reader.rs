@@ -159,8 +159,8 @@ impl<'de> Cursor<'de> {
 
 /// Returns the position after the string whose content begins at `position`, and whether the string contains escapes.
 ///
-/// Compares eight bytes at a time: where a byte of the difference is zero, subtracting one borrows. The borrow can also
-/// affect bytes above it, but the lowest byte for which this holds is really zero.
+/// Compares eight bytes at a time. `zeros` marks the bytes of a difference that are zero. The subtraction borrows at a
+/// zero byte, so higher bytes may be marked although they are not zero; but the lowest marked byte always is zero.
 #[inline]
 fn string_end(bytes: &[u8], mut position: usize) -> Result<(usize, bool), Unreadable> {
     const ONES: u64 = u64::from_le_bytes([1; 8]);

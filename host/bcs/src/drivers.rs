@@ -219,7 +219,7 @@ impl Transport for Drivers {
     }
 }
 
-/// Derives the membership from all nodes, and from the registration of the driver of this name.
+/// Derives the membership from all nodes, and from the registration and the name of this driver.
 fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -> Membership {
     let mut entries: Vec<(i64, &Entry)> = seen
         .drivers

@@ -89,8 +89,8 @@ impl Connection {
         self.client.clone()
     }
 
-    /// Returns a receiver of whether the API server answers. With it, a watch ends its pause as soon as the server
-    /// answers.
+    /// Returns a receiver that says whether the API server answers, so that a watch can end its pause as soon as the
+    /// server does.
     pub(crate) fn answers(&self) -> watch::Receiver<bool> {
         self.answers.subscribe()
     }

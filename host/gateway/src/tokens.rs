@@ -47,7 +47,7 @@ pub(super) enum Tokens {
 pub(super) struct Holder {
     /// The name of the holder, if it is known.
     pub(super) name: Option<Arc<str>>,
-    /// The right that the request needs until it ends; `None` if the right is checked only at the beginning.
+    /// The right that is watched until the request ends; `None` if the right is checked only when the request begins.
     pub(super) watched: Option<Watched>,
     /// The namespaces that the token may use; `None` for all.
     pub(super) namespaces: Option<Namespaces>,

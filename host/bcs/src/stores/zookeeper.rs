@@ -53,7 +53,7 @@ enum LastRead {
     None,
     Failed,
     Watched {
-        /// Becomes true when a node has changed, or loses its sender when another read has replaced this result.
+        /// True once a node has changed. If another read replaces this result before, the sender is dropped.
         is_over: watch::Receiver<bool>,
         _task: AbortOnDropHandle<()>,
     },

@@ -23,7 +23,7 @@ pub(crate) enum Type {
     Number,
     /// `map[string]string`.
     Texts,
-    /// A slice. Its elements must not be `null` if they are objects, because some of these crash bcs-mesos-driver.
+    /// A slice. If its elements are objects, none may be `null`, as `null` in some lists crashes bcs-mesos-driver.
     List(&'static Type),
     /// A struct. Keys without a field are ignored.
     Struct(&'static [Field]),

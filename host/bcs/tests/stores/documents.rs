@@ -134,7 +134,7 @@ pub(crate) async fn until(
     .await
 }
 
-/// Reads the store after every change until its only definition has this hook, or with `None` until it is empty.
+/// Reads the store after every change until its only definition has this hook or, if `None`, until the store is empty.
 pub(crate) async fn until_hook(store: &impl DefinitionStore, hook: Option<&str>) {
     let is_it = |read: &Result<Vec<DefinitionFile>, StoreError>| match (read, hook) {
         (Ok(files), Some(hook)) => files.len() == 1 && files[0].text.contains(&format!("\"{hook}\"")),

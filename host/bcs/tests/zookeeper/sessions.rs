@@ -76,7 +76,7 @@ async fn a_session_leaves_an_unresponsive_server_and_returns() {
     let mut states = zookeeper.states();
     server.suspend();
     until(&mut states, |state| !state.is_connected()).await;
-    // The kernel still accepts connections to the suspended server.
+    // The kernel still accepts connections to the suspended server, but the server opens no session.
     let opens_none = |state: &SessionState| {
         state
             .reason()

@@ -225,8 +225,8 @@ async fn an_expired_watch_is_up_only_after_the_objects_are_listed() {
     assert_eq!(cluster.labels("prod").await, Ok(tier("db")));
 }
 
-/// A starting API server refuses requests that it allows later, once it has read its roles. This test exceeds its
-/// timeout if the watch waits as long after each refusal as it would without the right to watch.
+/// A starting API server refuses requests until it has read its roles. After such a refusal, the watch must start soon:
+/// this test exceeds its timeout if each round takes as long as the pause after a lasting refusal.
 #[tokio::test]
 async fn a_watch_starts_soon_after_a_temporary_refusal() {
     let setting = Setting::new();

@@ -28,8 +28,8 @@ pub struct JudgedObject {
 }
 
 impl Auditor {
-    /// Creates an auditor that treats objects as if this user created and updated them, `jobs` objects at a time. Of
-    /// two tables, the second gives the verdicts, and the first gives the verdicts to compare them with.
+    /// Creates an auditor that treats objects as if this user created and updated them, `jobs` objects at a time. If
+    /// there are two tables, the second gives the verdicts, which are compared with the verdicts of the first.
     pub fn new(tables: Vec<Arc<Table>>, user: UserInfo, jobs: usize) -> Self {
         Self {
             user: Arc::new(user),

@@ -104,7 +104,7 @@ impl Authority {
         self.issuer.key().serialize_pem()
     }
 
-    /// Returns when the certificate expires if it can still be used for this subject; `None` if it must be replaced.
+    /// Returns the time at which the certificate expires; `None` if it does not fit the subject or must be renewed.
     pub fn good_until(
         &self,
         certificate: &str,

@@ -139,7 +139,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// Returns whether the gateway may connect to this address of an API server, to which a host name was resolved.
+    /// Returns whether the gateway may connect to this IP address, to which the host name of an API server resolves.
     pub(crate) fn may_connect(&self, ip: IpAddr) -> bool {
         !is_local(ip) || is_listed(ip, &self.0.local_servers)
     }

@@ -142,8 +142,8 @@ fn dial(via: &ConnectVia, cluster: &str) -> Dial {
     }))
 }
 
-/// Connects by TCP. Whoever reports a host name may later change the addresses that it resolves to, so addresses that
-/// agents may not report are refused after each lookup too.
+/// Connects by TCP. The addresses of a host name are checked after each lookup, because whoever reported the name could
+/// later make it resolve to addresses that agents may not report.
 fn tcp(accounts: Accounts) -> Dial {
     let resolver = service_fn(move |name: Name| {
         let accounts = accounts.clone();

@@ -26,7 +26,7 @@ pub(crate) struct Watched {
     session: Session,
     target: AccessTarget,
     needed: Permission,
-    /// Held until the request has ended, by [`until_denied`](Self::until_denied).
+    /// A value that [`until_denied`](Self::until_denied) holds until the request has ended.
     _held: Arc<dyn Any + Send + Sync>,
 }
 
@@ -47,7 +47,7 @@ impl Watched {
         }
     }
 
-    /// Waits until the right is lost. The future keeps `_held` alive until it is dropped.
+    /// Waits until the user loses the right to the request. The future keeps `_held` alive until it is dropped.
     fn until_denied(&self) -> UntilDenied {
         let watched = self.clone();
         Box::pin(async move {
@@ -65,7 +65,7 @@ impl Watched {
         })
     }
 
-    /// Ends a switched protocol when the right is lost.
+    /// Ends a switched protocol when the user loses the right to the request.
     pub(crate) fn guard_tunnel(&self, extensions: &mut Extensions) {
         let guard = extensions.remove::<TunnelGuard>();
         let ended = guard.as_ref().map_or_else(CancellationToken::new, |guard| {
@@ -82,7 +82,7 @@ impl Watched {
         });
     }
 
-    /// Makes the body break off when the right is lost.
+    /// Ends the body with an error when the user loses the right to the request.
     pub(crate) fn body(&self, body: Body) -> Body {
         if http_body::Body::is_end_stream(&body) {
             return body;

@@ -18,7 +18,7 @@ use metrics::gauge;
 use super::AccessRequest;
 use crate::{error::GatewayError, metric_names, namespaces::Namespaces};
 
-/// The key, in the entry of a token, for the permission that applies to all clusters without a key of their own.
+/// In the entry of a token, the key of the permission for all clusters that the entry does not name.
 const ANY_CLUSTER: &str = "*";
 
 /// The holders of the tokens in a file and their permissions for each cluster. The file is reloaded when it changes.

@@ -26,7 +26,7 @@ pub(super) enum Content {
     Connect(TunnelDestination),
     /// Ends the connection. The text is an error, unless it is `EOF`.
     Error(String),
-    /// Asks the other side to send no more data until `Resume`. Older peers ignore both.
+    /// Asks the other side to send no more data until `Resume`. Older peers ignore `Pause` and `Resume`.
     Pause,
     Resume,
     /// Announces the beginning or end of a tunnel from an agent to the gateway that sends this.

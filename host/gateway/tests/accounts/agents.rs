@@ -187,7 +187,7 @@ async fn a_token_that_cannot_be_decrypted_does_not_affect_other_tokens() {
         report_of("lost").await;
         let key = |text: &str| text.lines().next().unwrap().to_owned();
         let new = key(&prepend_key(&scene.key_file()));
-        // The key of some clusters is lost, and the other clusters have reported since.
+        // The key for the token of `plain-lost` is lost. The other clusters report only afterwards, with the new key.
         fs::write(scene.key_file(), &new).unwrap();
         scene.accounts.reencrypt("test").await.unwrap();
         report_of("kept").await;
