@@ -79,7 +79,7 @@ pub enum Error {
         place: String,
         status: u16,
         message: String,
-        /// The pause before a retry that the server requested (`Retry-After`).
+        /// The pause that the server requested before a retry (`Retry-After`).
         again_after: Option<Duration>,
     },
     #[error("{place}: invalid response: {problem}")]

@@ -362,8 +362,8 @@ impl<'s> Checker<'s> {
         Ok((Expression::Call(function, checked.into()), kind))
     }
 
-    /// Checks a call in a Kyverno policy that sends a request or looks up objects. A lookup is restricted to the
-    /// policy's namespace.
+    /// In a Kyverno policy, checks a call that sends a request or looks up objects. A lookup is restricted to the
+    /// policy's namespace, if it has one.
     fn check_kyverno_call(
         &mut self,
         node: u64,

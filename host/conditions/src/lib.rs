@@ -12,7 +12,7 @@
 //! # Cost
 //!
 //! Every operation is charged before it runs, with roughly kube-apiserver's costs and with its limits: 1,000,000 for an
-//! expression, 2,500,000 for the conditions of a stage, 10,000,000 for a policy. They bound time and memory.
+//! expression, 2,500,000 for the conditions of a stage, 10,000,000 for a policy. The limits bound time and memory.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 use std::sync::Arc;

@@ -305,7 +305,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns whether comparing the value with a value of another type is an error. This holds for the types of
+    /// Returns whether comparing the value with a value of another type is an error, as it is for the types of
     /// Kubernetes' libraries.
     pub(crate) fn is_only_equal_to_its_kind(&self) -> bool {
         matches!(

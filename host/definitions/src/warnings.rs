@@ -30,11 +30,11 @@ impl ChainDefinition {
         warnings
     }
 
-    /// Warns if requests that match the chain's rules are never sent to the host, and about rule entries for which no
-    /// request is.
+    /// Warns if requests that match the chain's rules are never sent to the host, and about rule entries that match no
+    /// request that is sent.
     pub fn unreached(&self, reach: &Reach) -> Vec<Mistake> {
         let mut warnings = self.warnings_of_entries(|rule| {
-            // The rules of such stages are for generated objects, which are in no request.
+            // A stage with an expansion has rules for generated objects, which are in no request.
             if self.stages.iter().any(|stage| stage.spec.expansion.is_some()) {
                 return Vec::new();
             }

@@ -87,8 +87,8 @@ impl<T: Send + Sync + 'static> FileValue<T> {
         }
     }
 
-    /// Loads the value again now, and reports it or the error. Use this if something other than the files has changed
-    /// on which the value depends.
+    /// Loads the value again now, and reports it or the error. Use this if the value also depends on something other
+    /// than the files, and that has changed.
     pub async fn reload(&self, mut report: impl FnMut(Result<&T, &str>)) {
         if let Some(source) = &self.0.source {
             self.load_from(source, &mut report).await;

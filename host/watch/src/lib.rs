@@ -38,7 +38,7 @@ pub struct WatchConfig {
     /// The delay after the last write to a file that is still open, and may be incomplete. The check happens after ten
     /// times this long at the latest. Default: 2 s.
     pub hold: Duration,
-    /// The interval at which changes are looked for without events. Default: 10 s.
+    /// The interval at which changes are looked for even if there was no event. Default: 10 s.
     pub poll: Duration,
 }
 

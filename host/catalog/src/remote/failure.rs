@@ -20,7 +20,7 @@ impl Error {
         }
     }
 
-    /// Returns the pause before a retry that the server requested (`Retry-After`).
+    /// Returns the pause that the server requested before a retry (`Retry-After`).
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { again_after, .. } => *again_after,

@@ -9,8 +9,9 @@ use super::{
 };
 
 /// A pattern of module references. `**` matches all references, and `https://**` all of one scheme. Any other pattern
-/// is `file:`, `https://` or `oci://`, and a path, in which `*` matches any characters except `/`, and `**` as a whole
-/// part matches any number of parts. A host may begin with `*.`, which stands for exactly one label.
+/// is `file:`, `https://` or `oci://`, followed by a path. In the path, `*` matches any characters except `/`, and
+/// `**`, which must be a whole part, matches any number of parts. A host may begin with `*.`, which stands for exactly
+/// one label.
 ///
 /// The tag and digest of an artifact and the query of a URL are ignored; a file is matched by its path after symbolic
 /// links.

@@ -139,7 +139,8 @@ pub struct Certified {
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub struct IssuerUrl(String);
 
-/// An identity, or a pattern: `*` matches any characters except `/`; `**` as a whole part, any number of parts.
+/// An identity, or a pattern of identities. In a pattern, `*` matches any characters except `/`, and `**`, which must
+/// be a whole part, matches any number of parts.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub struct IdentityPattern(Glob);
 

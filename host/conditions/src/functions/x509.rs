@@ -48,7 +48,7 @@ const UNSET: [&str; 17] = [
     "PolicyIdentifiers",
 ];
 
-/// The fields of a name that are lists, each with the N of its type's object identifier, 2.5.4.N.
+/// The fields of a name that are lists. A field with the number N has the object identifier 2.5.4.N.
 const PARTS: [(u64, &str); 7] = [
     (6, "Country"),
     (10, "Organization"),

@@ -169,7 +169,7 @@ impl PolicyHook {
         }
     }
 
-    /// Adds warnings and an audit annotation, if the binding has these actions.
+    /// Adds warnings if the binding has the action `Warn`, and an audit annotation if it has the action `Audit`.
     fn note(&self, (policy, binding): (&str, &str), objections: &[Objection], response: &mut Response) {
         let does = |action: Action| self.binding.actions.contains(&action);
         if does(Action::Warn) {

@@ -110,7 +110,7 @@ impl DocumentForms {
     }
 }
 
-/// The kind of requests, which are sometimes named in place of definitions.
+/// The kind of files with requests, which people sometimes pass in place of definitions.
 const REVIEW: &str = "AdmissionReview";
 const REVIEW_FIX: &str = "it is a request, not a definition: `admittance run CHAINS REQUEST` and `admittance replay \
                           REQUESTS CHAINS` evaluate requests";
@@ -158,7 +158,7 @@ impl<'a> Head<'a> {
             let fix = if self.kind == REVIEW {
                 REVIEW_FIX.to_owned()
             } else {
-                // A kind of another group is not misspelt.
+                // Only kinds in the group of `apiVersion` are suggested.
                 let group = |version: &str| version.rsplit_once('/').map(|(group, _)| group.to_owned());
                 let is_near =
                     |version: &&str| self.version.is_empty() || group(version) == group(self.version);

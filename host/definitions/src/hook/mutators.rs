@@ -31,7 +31,7 @@ impl HookKind for MutatorsDefinition {
         let status = HookStatus::new("mutators", identity.clone()).with("mutators", names);
         Ok(PreparedHook {
             identity,
-            // If a selector reads a namespace's labels, that may fail.
+            // A selector may read the labels of a namespace, which may be unknown.
             failures: &[FailureKind::NamespaceUnknown],
             ..PreparedHook::new(Arc::new(hook), status)
         })

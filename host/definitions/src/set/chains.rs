@@ -76,7 +76,8 @@ pub(crate) fn define<'a>(
 #[derive(Default)]
 pub(crate) struct Chains {
     accepted: Vec<(Arc<dyn DocumentForm>, Vec<Arc<ReadDefinition>>)>,
-    /// The location of each name, by what it denotes, and whether other documents of the system may have the name too.
+    /// The names, each with the kind of thing that has it, such as `binding`, and the phase. The value is the location
+    /// of the first definition with the name, and whether other definitions may share the name.
     names: HashMap<(&'static str, Phase, String), (Location, bool)>,
 }
 

@@ -16,8 +16,8 @@ use crate::{
     document::{Mistake, Mistakes},
 };
 
-/// The treatment of an invalid entry of a store, which has a mistake, or the same name or BCS operation and kind as
-/// another definition. The other definitions stay live.
+/// The treatment of an invalid entry of a store. An entry is invalid if it has a mistake, or if another definition has
+/// the same name or, in BCS, the same operation and kind. The other definitions stay live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnBadDefinition {
     /// The last valid version stays live, if there is one.

@@ -127,7 +127,7 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
             .metadata()?;
         let drafted = draft.as_file().metadata()?;
         if (drafted.uid(), drafted.gid()) != (existing.uid(), existing.gid()) {
-            // Only root can change the owner, so other users keep theirs.
+            // Only root can change the owner. If another user writes the file, it becomes that user's file.
             let _ = chown(draft.path(), Some(existing.uid()), Some(existing.gid()));
         }
         draft.as_file().set_permissions(existing.permissions())?;

@@ -1,4 +1,4 @@
-//! Tests that policies and bindings are accepted or refused here exactly as the API server does when they are created.
+//! Tests that exactly the policies and bindings that the API server accepts are accepted here.
 
 use std::collections::BTreeMap;
 

@@ -108,7 +108,7 @@ impl SignedContent<'_> {
         }
     }
 
-    /// Returns the bytes that a bundle is verified against. For a statement, they are the artifact that it names.
+    /// Returns the bytes that a bundle is verified against. For a statement, these are the bytes of `artifact`.
     pub(super) fn content<'b>(&'b self, artifact: &'b [u8]) -> &'b [u8] {
         match self {
             Self::Payload(payload) => payload,

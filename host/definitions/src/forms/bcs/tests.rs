@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 use super::*;
 use crate::{PluginDefinition, certificates, load_text};
 
-/// The body for creating a definition in BCS's API documents. Its CA bundles are not base64. The page about migrating
-/// describes another BCS example.
+/// The body for creating a definition in BCS's API documents. Its CA bundles are not base64. The page
+/// docs/bcs-migration.md describes another example of BCS.
 const DOCUMENTED: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"webhook-test","namespace":"defaultGroup"},
  "resourcesRef":{"operation":"Create","kind":"Application"},
  "admissionWebhooks":[

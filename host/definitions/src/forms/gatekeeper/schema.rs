@@ -112,7 +112,7 @@ impl SchemaCheck<'_> {
         let fits = match expected {
             "integer or string" => matches!(found, "integer" | "string"),
             "number" => matches!(found, "integer" | "number"),
-            // Of an unknown type, the template has been reported.
+            // An unknown type fits every value here, because it was already reported as a mistake in the template.
             expected => found == expected || !TYPES.iter().any(|(name, ())| *name == expected),
         };
         if !fits {

@@ -32,7 +32,7 @@ pub(crate) fn read_member(node: &Node<'_>) -> Option<(PluginDefinition, Option<D
     Some((written.without_defaults()?, timeout))
 }
 
-/// Reads `clientConfig` or `plugin` of a webhook or BCS hook. Messages call it `what`.
+/// Reads `clientConfig` or `plugin` of a webhook or BCS hook. `what` is the noun for the webhook or hook in messages.
 pub(crate) fn read_in_place_of_client<'a>(
     fields: &mut Fields<'a>,
     what: &str,

@@ -62,7 +62,7 @@ fn read_crd(node: &Node<'_>) -> Option<(String, Option<Json>)> {
     Some((kind?, schema))
 }
 
-/// Reports every unknown type in a schema: no parameter of a constraint would have it.
+/// Reports every unknown type in a schema: no parameter of a constraint could have this type.
 fn check_types(schema: &Node<'_>) {
     if let Some(named) = schema.child("type") {
         named.one_of("type", &TYPES);
