@@ -26,7 +26,7 @@ use crate::{
     scenarios::resources::prepare,
 };
 
-/// The label with the name of its namespace, set on every namespace of a scene.
+/// A label of every namespace of a scene. Its value is the namespace's name.
 pub(crate) const SCENE_LABEL: &str = "scene";
 
 /// A namespace and its webhook server, which stops when the scene is dropped.

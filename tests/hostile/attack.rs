@@ -10,8 +10,8 @@ pub(crate) struct Attack {
 }
 
 pub(crate) enum Means {
-    /// Clients create objects with a field of this length. The plugin that is called for these objects has these
-    /// settings.
+    /// Clients create objects for which a plugin with these settings is called. A field of each has the length
+    /// `object`.
     Guest { settings: Settings, object: usize },
     /// Clients create objects for which this Kubewarden policy is called.
     Policy(fn() -> Result<Vec<u8>, Error>),
@@ -37,8 +37,8 @@ pub(crate) enum Means {
     /// Clients send this request to the admin port. Each well-behaved request uses a new connection and is followed by
     /// a probe of the admin port.
     Admin(fn() -> Call),
-    /// Clients open the console's page for a UID. Before, this many requests with objects of 9 KiB were sent with this
-    /// UID. The attack is measured like `Admin`.
+    /// After this many requests with the same UID and objects of 9 KiB, clients open the console's page for this UID.
+    /// The attack is measured like `Admin`.
     Decisions(usize),
 }
 

@@ -42,7 +42,7 @@ definitions: [chains]
 /// The default of `limits.body`, in bytes.
 const LARGEST_BODY: usize = 7 << 20;
 
-/// The number of watches in an agent's cluster that no client reads.
+/// The number of watches that a client opens in an agent's cluster and never reads.
 const WATCHES: usize = 256;
 
 const API: &str = "/mesosdriver/v4";
@@ -576,7 +576,7 @@ impl Outcomes {
     }
 }
 
-/// Returns the failure of a stage in the message, or else the status and the message's beginning.
+/// Returns the stage's failure if the message names one, or else the status and the message's beginning.
 fn outcome(status: u16, text: &str) -> String {
     let failure = text
         .split_once("failed (")

@@ -29,7 +29,7 @@ pub struct Killed {
     /// The number of kills while the program applied a set whose modules were all in the store.
     pub known: u32,
     pub starting: u32,
-    /// The number of kills before the program reported success, if the set was live after the restart nevertheless.
+    /// The number of kills that came before the program reported success, but left the set live after the restart.
     pub finished: u32,
     /// The number of kills after the program had reported success.
     pub acknowledged: u32,
@@ -88,7 +88,7 @@ impl Kills {
             };
             let wanted = match moment {
                 Moment::New => newest + 1,
-                // This is a random earlier generation that is not live. The store has the modules of all earlier
+                // Chooses a random earlier generation that is not live. The store has the modules of all earlier
                 // generations.
                 Moment::Known => {
                     let other = rng.u32(1..newest);

@@ -49,8 +49,8 @@ pub use swaps::{Swapped, Swaps};
 pub use upstream::{Received, ReplyForm, ReplyGate, Upstream};
 pub use versions::Versions;
 
-/// Compiles and runs the examples in the documentation for plugin authors. The SDK cannot include that page, since its
-/// package contains only its own files.
+/// Compiles and runs the examples in the README and on the page for plugin authors. The SDK cannot include that page,
+/// since the SDK's package contains only its own files.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../README.md")]

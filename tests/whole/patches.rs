@@ -265,8 +265,8 @@ async fn a_patch_is_judged_by_its_result() {
         ..Teams::default()
     })
     .await;
-    // (case, stored object, content type, patch, status, message of the reply or patch for the upstream, resulting
-    // object)
+    // (case, stored object, content type, patch, status, what is expected, resulting object). Expected is the patch
+    // that the upstream gets, or the message if the patch is refused.
     for (case, stored, content_type, patch, status, expected, after) in [
         (
             "a field",

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::setting::eventually;
 
-/// The number of changes under load, set by `cargo task soak`. If it is set, other tests also run at full length, and
-/// have limits for what they measure.
+/// The environment variable with the number of changes under load, which `cargo task soak` sets. If it is set, other
+/// tests also run at full length, and have limits for what they measure.
 const CHANGES: &str = "ADMITTANCE_TEST_CHANGES";
 
 /// Returns the number of changes in a soak test, or `None` in ordinary test runs.

@@ -34,9 +34,9 @@ pub(crate) async fn serve(directory: &Path, service: &str) -> SocketAddr {
     listen(directory, service, &[], |_, request| answer(request)).await
 }
 
-/// Listens with the certificate of a service or host until the test ends. `answer` gets the request and the number of
-/// connections accepted before its own. The client selects one of `protocols` by ALPN; without any, the server speaks
-/// HTTP/1.1.
+/// Listens with the certificate of a service or host until the test ends. `answer` gets the request, and the number of
+/// connections accepted before the request's. The client selects one of `protocols` by ALPN; without any, the server
+/// speaks HTTP/1.1.
 pub(crate) async fn listen<F, A>(directory: &Path, service: &str, protocols: &[&str], answer: F) -> SocketAddr
 where
     F: Fn(usize, Request<Incoming>) -> A + Clone + Send + Sync + 'static,
@@ -117,12 +117,12 @@ fn review(what: &str, review: &Value) -> (u16, String) {
     let patch = |patch: &str| json!({"allowed": true, "patchType": "JSONPatch", "patch": patch});
     let mut response = match what {
         "allows" => json!({"allowed": true, "warnings": ["mind the gap"]}),
-        // The text in base64 is `[{"op":"add","path":"/metadata/annotations","value":{"hook":"seen"}}]`.
+        // The patch in base64 is `[{"op":"add","path":"/metadata/annotations","value":{"hook":"seen"}}]`.
         "beta" if review["apiVersion"] != "admission.k8s.io/v1beta1" => return (400, "not v1beta1".into()),
         "patches" | "beta" => patch(
             "W3sib3AiOiJhZGQiLCJwYXRoIjoiL21ldGFkYXRhL2Fubm90YXRpb25zIiwidmFsdWUiOnsiaG9vayI6InNlZW4ifX1d",
         ),
-        // The text in base64 is `[{"op":"add","path":"/Meta","value":{"owner":"house-rules"}}]`.
+        // The patch in base64 is `[{"op":"add","path":"/Meta","value":{"owner":"house-rules"}}]`.
         "jobs" if review["request"]["object"]["Priority"].as_u64() < Some(90) => {
             patch("W3sib3AiOiJhZGQiLCJwYXRoIjoiL01ldGEiLCJ2YWx1ZSI6eyJvd25lciI6ImhvdXNlLXJ1bGVzIn19XQ==")
         }

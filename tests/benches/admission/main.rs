@@ -272,7 +272,7 @@ fn validation() -> serde_json::Value {
     }]}}])
 }
 
-/// Writes the same validation as a policy of another system, with a binding if the system needs one.
+/// Writes the [`validation`] as a policy of this kind, with a binding if the kind needs one.
 fn write_policy(directory: &std::path::Path, version: &str, kind: &str) -> std::path::PathBuf {
     let validations = &validation()[0]["cel"]["validations"];
     let rule = serde_json::json!({

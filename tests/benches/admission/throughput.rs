@@ -41,8 +41,8 @@ struct Target {
     /// The processes whose CPU time is counted.
     processes: Vec<u32>,
     connections: &'static [usize],
-    /// Whether other rows are printed as ratios to this row: rows of the same build, or all rows if this target is
-    /// another server.
+    /// Whether this row is the base of other rows, which are printed as ratios to it: the rows of the same build, or
+    /// all rows if this target is another server.
     is_base: bool,
 }
 

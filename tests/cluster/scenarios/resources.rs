@@ -12,7 +12,8 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, pod, validating},
 };
 
-/// The Service that webhook configurations name. Nothing listens there, so requests pass without being checked.
+/// The Service that webhook configurations name. Nothing listens there in the scenarios of this module, and the failure
+/// policy `Ignore` lets requests pass.
 pub(super) const SERVICE: &str = "hooks";
 
 /// The API server's path for chains.

@@ -25,7 +25,7 @@ pub(super) struct PodCreators {
 struct Creator {
     /// The version marks of the user's Pods, oldest first.
     marks: watch::Receiver<Vec<String>>,
-    /// The number of oldest Pods whose marks are ignored.
+    /// The number of Pods, counted from the oldest, whose marks are ignored.
     past: usize,
     task: JoinHandle<()>,
 }

@@ -50,7 +50,7 @@ pub(crate) fn head(line: &[u8]) -> Option<Parts> {
     Some(request.body(()).ok()?.into_parts().0)
 }
 
-/// Parses a body, and parses the body to forward again.
+/// Parses a body, and then parses the bytes that would be forwarded. Checks that both give the same request.
 pub(crate) fn inspect(dialect: &impl Dialect, head: &Parts, inspection: &Inspection, body: &Bytes) {
     let Ok(Reading::Admit { request, canonical }) = dialect.read(head, inspection, body) else {
         return;

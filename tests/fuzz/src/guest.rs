@@ -64,7 +64,7 @@ async fn plugin() -> Chain {
 
 /// Returns a guest that decodes the request's name into its memory and returns.
 fn component() -> Vec<u8> {
-    // The offsets are where a request has the pointer and the length of its `name`.
+    // In the memory of a request, the pointer to its `name` is at offset 72, and the name's length at offset 76.
     let text = format!(
         r#"(module
             (memory (export "memory") 8)

@@ -1,4 +1,4 @@
-//! Fuzz targets: a function for each parser of untrusted input that takes arbitrary bytes, and panics if an invariant
+//! Fuzz targets: a function for each parser of untrusted input. It takes arbitrary bytes, and panics if an invariant
 //! does not hold.
 //!
 //! The targets call the same public functions as the program. `examples/fuzz.rs` is the program for libFuzzer,
@@ -61,7 +61,7 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("yaml", yaml),
 ];
 
-/// Splits an input at its first empty lines; the last part is the rest, and missing parts are empty.
+/// Splits an input into `N` parts at its first empty lines. The last part has the rest, and missing parts are empty.
 fn parts<const N: usize>(input: &[u8]) -> [&[u8]; N] {
     const SEPARATOR: &[u8] = b"\n\n";
     let mut rest = input;

@@ -55,7 +55,7 @@ fn compare(object: &Object, patch: &Patch, result: &Result<Object, PatchError>) 
 }
 
 /// Returns whether json-patch treats the operation differently: it leaves `null` when the root is removed, rejects
-/// moving a value onto itself, and moves the root.
+/// moving a value onto itself, and accepts moving the root.
 fn is_unlike(operation: &Value) -> bool {
     let text = |name: &str| operation.get(name).and_then(Value::as_str);
     match text("op") {

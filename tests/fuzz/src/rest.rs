@@ -134,7 +134,7 @@ fn without_parameters(path: &str) -> String {
 }
 
 /// Returns the non-empty segments of a path. If `knows_dots`, `.` is ignored and `..` removes the previous segment. If
-/// `merges`, empty segments are dropped before that, and otherwise at the end, so that `..` may remove one.
+/// `merges`, empty segments are dropped before that, so `..` never removes one. Otherwise, they are dropped at the end.
 fn segments(path: &str, merges: bool, knows_dots: bool) -> Vec<String> {
     let mut kept: Vec<&str> = Vec::new();
     for segment in path.split('/').skip(1) {

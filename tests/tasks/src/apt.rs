@@ -26,8 +26,8 @@ pub(crate) struct Apt {
 }
 
 impl Apt {
-    /// Fetches package lists into `directory`, which also keeps the packages. `purpose` is the beginning of a sentence
-    /// in error messages that says what the packages are for.
+    /// Fetches package lists into `directory`, which also keeps the packages. Error messages begin with `purpose`,
+    /// which says what comes from the packages.
     pub(crate) fn new(directory: &Path, log: PathBuf, purpose: &str) -> Result<Self, Error> {
         let apt = Self {
             directory: directory.to_owned(),

@@ -7,7 +7,8 @@ use std::{
 
 use crate::command::{Error, say};
 
-/// Locks out other processes until the file is dropped. A waiting process shows the common `purpose` of all of them.
+/// Locks out other processes until the file is dropped. If another process holds the lock, prints so with the lock's
+/// `purpose`, and waits.
 pub(crate) fn lock(path: &Path, purpose: &str) -> Result<File, Error> {
     let file = File::create(path).map_err(at(path))?;
     match file.try_lock() {

@@ -302,8 +302,8 @@ fn build_optimised() -> Result<(), Error> {
     ))
 }
 
-/// Runs the tests under load and those that measure at full length, one after another, so that they do not disturb each
-/// other. The release build must have been compiled.
+/// Runs the tests that change chains under load, and the tests that measure, at full length. They run one after
+/// another, so that they do not disturb each other. The release build must have been compiled.
 fn test_at_length(changes: u32) -> Result<(), Error> {
     const CHANGING: [&str; 2] = [
         "changes_under_load_go_live_everywhere_at_once",

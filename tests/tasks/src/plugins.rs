@@ -186,7 +186,7 @@ fn packages(folder: &Path) -> Result<Vec<Package>, Error> {
     Ok(packages)
 }
 
-/// Returns the name in a manifest: the first line with that key, since the name comes first in all manifests here.
+/// Returns the package's name in a manifest. It is in the first line with the key `name`, as in all manifests here.
 fn name(manifest: &str) -> Option<String> {
     let value = manifest
         .lines()

@@ -89,7 +89,7 @@ pub(crate) fn sbom() -> Result<PathBuf, Error> {
         .current_dir(root()))?;
     let to = root().join("target/sbom").join(format!("{made}.json"));
     create_directory(&root().join("target/sbom"))?;
-    // The tool writes a bill for every package of the workspace, beside its manifest.
+    // The tool writes a bill of materials for every package of the workspace, beside the package's manifest.
     let mut members = vec![root()];
     while let Some(folder) = members.pop() {
         take(&folder, &format!("{made}.json"), &package, &to, &mut members)?;

@@ -145,7 +145,7 @@ impl ApiServer {
         self.shared.is_slow_with_patches.store(true, Ordering::Relaxed);
     }
 
-    /// From now on, answers access reviews with the agent's right to do everything.
+    /// From now on, replies to access reviews that the agent may do everything.
     pub(super) fn allow_everything(&self) {
         self.shared.serves_cluster_admin.store(true, Ordering::Relaxed);
     }

@@ -24,7 +24,7 @@ fn properties(schema: &Value, node: &Value, prefix: &str, found: &mut BTreeSet<S
     if node["items"].is_object() {
         properties(schema, &node["items"], prefix, found);
     }
-    // This map has arbitrary keys.
+    // The node is a map with arbitrary keys.
     if node["additionalProperties"].is_object() {
         properties(
             schema,

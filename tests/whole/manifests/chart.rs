@@ -210,8 +210,8 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
     }
 }
 
-/// The columns are the values, separated by `;`, and then the kind, the name's suffix, the JSON Pointer and the value
-/// that results there, or `-` if nothing should be there.
+/// Values of the chart and their effect on an object. The columns: the values (several are separated by `;`), the
+/// object's kind, the suffix of its name, a JSON Pointer, and the value that results there (`-` for no value).
 const VALUES: &str = r#"
 image.reference="r.example/a:2" | Deployment | | POD/containers/0/image | "r.example/a:2"
 image.pullPolicy="Always" | Deployment | | POD/containers/0/imagePullPolicy | "Always"

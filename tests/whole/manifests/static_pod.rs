@@ -132,7 +132,7 @@ async fn a_static_pod_has_all_of_its_files() {
     }
 }
 
-/// The program would read the files of an earlier run.
+/// Otherwise, the program would also read the definitions that only an earlier run wrote.
 #[tokio::test]
 async fn static_pod_files_of_an_earlier_run_are_removed() {
     let (node, _) = Node::new(CONFIG, &chains(), "").await;

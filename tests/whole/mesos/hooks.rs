@@ -72,7 +72,7 @@ impl Hooks {
         }
     }
 
-    /// Returns the calls for objects in this namespace, or without a namespace, in order.
+    /// Returns the calls, in order, for objects in this namespace; `None` stands for objects without a namespace.
     pub(super) fn calls(&self, namespace: Option<&str>) -> Vec<Call> {
         let calls = self.calls.lock().unwrap();
         let is = |call: &&Call| {

@@ -22,7 +22,7 @@ pub(crate) async fn watches_stay_open(cluster: Arc<Cluster>) {
     watching.join_all().await;
 }
 
-/// Opens a watch with an event every few seconds, and one whose first event comes at the end.
+/// Opens a watch with an event every few seconds, and another whose first event comes after `limit`.
 async fn watch_for(gateway: &GatewayScene, limit: Duration) {
     let create = async |name: String, kind: &str| {
         let object = json!({
@@ -67,7 +67,7 @@ pub(crate) async fn a_hundred_watches_end_with_their_token(cluster: Arc<Cluster>
     end_with_errors(&mut watches, WATCHES).await;
 }
 
-/// Running watches. A result is an error unless the API server ended the watch.
+/// Running watches. A watch results in a reply if the API server ended it, and otherwise in an error.
 pub(super) type Watches = JoinSet<Result<admittance_tests::Reply, admittance_tests::Error>>;
 
 /// Opens watches for names that do not exist, so that they have no events.

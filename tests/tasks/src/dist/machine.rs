@@ -44,8 +44,8 @@ impl Machine {
         format!("{}-linux-gnu-gcc", self.0)
     }
 
-    /// Returns the root directory of the libraries: for another machine, where Debian's cross-compilation packages
-    /// install them.
+    /// Returns the root directory of the libraries. Those for another machine are where Debian's cross-compilation
+    /// packages install them.
     pub(super) fn libraries(&self) -> String {
         if self.is_this_one() {
             "/".to_owned()
@@ -80,7 +80,7 @@ impl Machine {
 
     fn emulator(&self) -> Command {
         let mut emulator = Command::new(format!("qemu-{}", self.0));
-        // The emulator takes memory for each page that the program reserves, so it limits the addresses to 256 GiB.
+        // The emulator takes memory for each page that the program reserves, so `-R` limits the addresses to 256 GiB.
         emulator.args(["-R", "0x4000000000", "-L", &self.libraries()]);
         emulator
     }

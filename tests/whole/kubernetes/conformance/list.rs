@@ -8,7 +8,7 @@
 pub(super) enum RowStatus {
     /// Admittance behaves like kube-apiserver, as tested in this directory.
     Met,
-    /// Admittance behaves like kube-apiserver. The test is in the named file, and is called like the row.
+    /// Admittance behaves like kube-apiserver. The test is in the named file, and has the same name as the row.
     MetIn(&'static str),
     /// Admittance behaves like kube-apiserver. The file and the name of the test are given.
     MetBy(&'static str, &'static str),
