@@ -176,7 +176,7 @@ impl AdminService {
     }
 
     /// Starts to answer all requests, including those for `more`, the routes that front ends add. `S` is the type of the
-    /// body of `GET /v1/status`, and `H` that of `/healthz` for front ends with a reply of their own.
+    /// body of `GET /v1/status`, and `H` the type of the body of `/healthz` for front ends with a reply of their own.
     pub fn start<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(
         &self,
         access: AdminAccess,

@@ -1,20 +1,19 @@
-use std::{
-    io,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
-use admittance_admission::suggestion_or;
 use admittance_net::tls::TlsError;
 
-use crate::{Digest, ModuleReference, OciReference, signature::SignatureError, stock};
+use crate::{Digest, ModuleReference, OciReference, signature::SignatureError};
 
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    #[error("module {path}: {source}{advice}", path = path.display(), advice = module_advice(path))]
-    ModuleUnreadable { path: PathBuf, source: Arc<io::Error> },
+    #[error("module {path}: {source}{advice}", path = path.display())]
+    ModuleUnreadable {
+        path: PathBuf,
+        source: Arc<io::Error>,
+        /// The fix, after a semicolon; empty if it is unknown.
+        advice: String,
+    },
     #[error(
         "module {place} has {size} bytes, more than the limit of {limit}: make a release build, and strip it"
     )]
@@ -149,20 +148,6 @@ fn retry_hint(after: &Option<Duration>) -> String {
     after.map_or_else(String::new, |after| {
         format!("; it asks for a retry in {}", humantime::format_duration(after))
     })
-}
-
-/// Returns the advice for a module that cannot be read, or an empty text.
-fn module_advice(path: &Path) -> String {
-    let stock = stock::advice(path);
-    if !stock.is_empty() || path.exists() {
-        return stock;
-    }
-    let beside = path.parent().and_then(|parent| parent.read_dir().ok());
-    let names = beside.into_iter().flatten().flatten();
-    let names = names.map(|file| file.file_name().to_string_lossy().into_owned());
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let fix = suggestion_or(&name, names, "the path begins at the definition's directory");
-    format!("; build the module, or correct `source`: {fix}")
 }
 
 /// Returns the advice for a store error with a known cause, or an empty text.

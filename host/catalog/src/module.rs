@@ -1,11 +1,13 @@
 use std::{io, path::Path, sync::Arc};
 
+use admittance_admission::suggestion_or;
 use admittance_watch::file;
 use bytes::Bytes;
 
 use crate::{
     Digest, Error, ModuleReference,
     signature::{Material, Requirement, SignatureError, SignedModule, Verified, verify},
+    stock,
 };
 
 /// The default size limit of a module: 32 MiB, far more than a hook needs.
@@ -104,10 +106,39 @@ pub(crate) fn read_file(path: &Path, limit: u64) -> Result<(Bytes, Digest), Erro
             limit,
         }),
         Err(source) => Err(Error::ModuleUnreadable {
+            advice: advice(path),
             path: path.to_owned(),
             source: Arc::new(source),
         }),
     }
+}
+
+/// Returns the advice for a module that cannot be read, or an empty text.
+fn advice(path: &Path) -> String {
+    let beside = path.parent().and_then(|parent| parent.read_dir().ok());
+    let beside: Vec<_> = beside
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|file| file.path())
+        .collect();
+    let stock = stock::advice(path, &beside);
+    if !stock.is_empty() || path.exists() {
+        return stock;
+    }
+    let name = |path: &Path| {
+        path.file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    };
+    let names = beside.iter().map(|file| name(file));
+    let fix = suggestion_or(
+        &name(path),
+        names,
+        "the path begins at the definition's directory",
+    );
+    format!("; build the module, or correct `source`: {fix}")
 }
 
 pub(crate) fn check_pin(place: &str, pinned: Option<Digest>, actual: Digest) -> Result<(), Error> {

@@ -1,6 +1,10 @@
 //! The stock plugins, which are embedded in a released program.
 
-use std::{collections::BTreeSet, io::Read, path::Path};
+use std::{
+    collections::BTreeSet,
+    io::Read,
+    path::{Path, PathBuf},
+};
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
@@ -61,15 +65,15 @@ fn compressed(plugins: &[(&str, &'static [u8])], name: &str) -> Option<&'static 
     found.next().map(|(_, module)| *module)
 }
 
-/// Returns advice about an unreadable module if its path names a stock plugin; otherwise an empty text.
-pub(crate) fn advice(path: &Path) -> String {
+/// Returns advice about an unreadable module if its path names a stock plugin; otherwise an empty text. `beside` are the
+/// files in its directory.
+pub(crate) fn advice(path: &Path, beside: &[PathBuf]) -> String {
     let Some(name) = ModuleReference::File(path.to_owned()).stock_name() else {
         return String::new();
     };
     let mut names: BTreeSet<_> = PLUGINS.iter().map(|(name, _)| (*name).to_owned()).collect();
-    let beside = path.parent().and_then(|parent| parent.read_dir().ok());
-    for file in beside.into_iter().flatten().flatten() {
-        names.extend(ModuleReference::File(file.path()).stock_name());
+    for file in beside {
+        names.extend(ModuleReference::File(file.clone()).stock_name());
     }
     let directory = "set the environment variable ADMITTANCE_PLUGINS to the directory of the stock plugins";
     if names.is_empty() {

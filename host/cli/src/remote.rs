@@ -93,8 +93,19 @@ impl Query {
         message: Message<'_>,
         text: impl FnOnce(&T) -> String,
     ) -> crate::Result<T> {
-        let reply = crate::block_on(AdminClient::new(&self.connection)?.send(method, path, message))??;
+        let reply = self.request(method, path, message)?;
         self.output.print(&reply, text)?;
         Ok(reply)
+    }
+
+    fn request<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &[&str],
+        message: Message<'_>,
+    ) -> crate::Result<T> {
+        Ok(crate::block_on(
+            AdminClient::new(&self.connection)?.send(method, path, message),
+        )??)
     }
 }

@@ -172,9 +172,9 @@ async fn serve(mut config: Config, metrics: Metrics) -> crate::Result<ExitCode> 
     let admin = AdminPort::open(&config, Arc::new(render)).await?;
     if let Some(admin) = &admin {
         tracing::info!(admin = %admin.address(), "starting");
-        refusal
-            .iter()
-            .for_each(|why| tracing::info!("admin.address: {why}"));
+        if let Some(why) = refusal {
+            tracing::info!("admin.address: {why}");
+        }
     }
     let host = build(&config, &connections).await?;
     match &connections.cluster {

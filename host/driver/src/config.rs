@@ -102,9 +102,9 @@ impl Config {
         let admin = self.admin.as_ref().map(AdminConfig::address);
         let ports = [("listen", Some(listen)), ("admin", admin)];
         let own = self.front.servers().iter().find_map(|server| {
-            let mut ports = ports.iter();
-            let (port, _) = ports.find(|(_, address)| address.is_some_and(|own| server.is_at(own)))?;
-            Some((server, port))
+            let is_server =
+                |(_, address): &&(_, Option<SocketAddr>)| address.is_some_and(|own| server.is_at(own));
+            ports.iter().find(is_server).map(|(port, _)| (server, port))
         });
         let (path, message) = match (admin, own) {
             (Some(admin), _) if is_same_listener(admin, listen) => {

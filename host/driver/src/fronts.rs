@@ -60,7 +60,7 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
         None
     }
 
-    /// Returns the servers of the upstream; none if there is no upstream, or if they are discovered.
+    /// Returns the servers of the upstream; an empty list without an upstream, or if they are discovered.
     fn servers(&self) -> &[Server] {
         &[]
     }

@@ -209,7 +209,7 @@ impl ChainStore {
         }
     }
 
-    /// Parses a definition. Its kind, namespace and name must be the same as those of the resource.
+    /// Parses a definition. It must have the same kind, namespace and name as the resource.
     fn parse_definition(
         &self,
         kind: &ResourceKind,

@@ -75,7 +75,7 @@ impl Services {
     /// Follows the servers of all services in this ensemble.
     pub(super) fn start(config: &UpstreamConfig, zookeeper: &ZooKeeper) -> Self {
         let config = UpstreamConfig {
-            // The configured health check is meant for the drivers of Mesos clusters, so it is not used here.
+            // The configured health check is only for drivers of Mesos clusters, so it is not used here.
             health: None,
             ..config.clone()
         };

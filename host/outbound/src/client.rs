@@ -70,7 +70,7 @@ impl Pools {
         if let Some(pool) = pools.get(&networks) {
             return pool.clone();
         }
-        // All pools are dropped, because nobody knows which of them are still used by a grant.
+        // All pools are dropped, because it is not known which of them a grant still uses.
         if pools.len() >= POOLS {
             pools.clear();
         }

@@ -25,7 +25,7 @@ pub struct SandboxConfig {
     pub compile_memory: u64,
     /// The maximum processor time for compiling one component, in whole seconds. Default 60 s.
     pub compile_time: Duration,
-    /// The wall-clock limit of one compilation, without the time in the queue. It is meant only for a
+    /// The wall-clock limit of one compilation, without the time in the queue. It should end only a
     /// [`compiler`](Self::compiler) that hangs: the limit on processor time ends every other compilation, so that a
     /// large module does not fail because the machine is busy. Default 1 h.
     pub prepare_timeout: Duration,

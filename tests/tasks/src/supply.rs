@@ -168,10 +168,25 @@ pub(crate) fn release(plugins: &Path, machine: &Machine) -> Result<PathBuf, Erro
                 path.display()
             )));
         }
+        // A program for another architecture could start its compiler only if the kernel ran the emulator for it.
+        if machine.target().is_none() {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            loads(&program, &name.replace(".wasm.gz", "").replace('_', "-"))?;
+        }
     }
     sbom()?;
     say(&format!("The program is {}", program.display()));
     Ok(program)
+}
+
+/// Fails if the program cannot load its own copy of this stock plugin.
+fn loads(program: &Path, plugin: &str) -> Result<(), Error> {
+    run(Command::new(program)
+        .arg("inspect")
+        .arg(format!("stock:{plugin}"))
+        // The directory does not exist, so the program has to use its own copy.
+        .env("ADMITTANCE_PLUGINS", "/nonexistent")
+        .stdout(Stdio::null()))
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {

@@ -105,9 +105,9 @@ impl ReachedResource {
 pub struct UnreachedEntry {
     /// The field of the rule: `resources` or `kinds`.
     pub field: &'static str,
-    /// The entry.
+    /// The entry as it is written in the rule.
     pub entry: String,
-    /// What to write instead.
+    /// A suggestion of a similar entry, or the entries that requests have.
     pub fix: String,
 }
 
@@ -184,9 +184,9 @@ impl Reach {
         // If the kind of a resource depends on the request, requests of any kind may arrive.
         let kinds: Option<Vec<String>> = reached.iter().map(|one| one.kind.clone()).collect();
         if let (Matcher::Only(wanted), Some(kinds)) = (&rule.kinds, kinds) {
-            let is_reached = |wanted: &&String| !kinds.iter().any(|kind| kind.eq_ignore_ascii_case(wanted));
-            let wanted = wanted.iter().filter(is_reached);
-            entries.extend(wanted.map(|kind| unreached("kinds", kind.clone(), kinds.clone())));
+            let is_unreached = |wanted: &&String| !kinds.iter().any(|kind| kind.eq_ignore_ascii_case(wanted));
+            let unreached_kinds = wanted.iter().filter(is_unreached);
+            entries.extend(unreached_kinds.map(|kind| unreached("kinds", kind.clone(), kinds.clone())));
         }
         entries
     }

@@ -57,7 +57,7 @@ const OPTIONS: [&str; 5] = [
 ];
 
 /// A script that runs the program in its arguments, and kills that program when standard input is closed. Standard
-/// input is closed whichever way the test process ends. The script ignores Ctrl-C, which is meant for the test process.
+/// input is closed whichever way the test process ends. The script ignores Ctrl-C: only the test process reacts to it.
 pub(crate) const KEEPER: &str = r#"
 trap '' INT HUP
 exec 3<&0 2>/dev/null

@@ -1,4 +1,4 @@
-//! A token server like those of Docker's registries. It accepts the password of one user and the identity token of
+//! A token server as Docker's registries use it. It accepts the password of one user and the identity token of
 //! another.
 
 use std::{

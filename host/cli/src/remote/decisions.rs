@@ -94,9 +94,7 @@ impl DecisionsArguments {
             parameters: &self.listed(),
             body: None,
         };
-        let client = AdminClient::new(&self.query.connection)?;
-        let listed = client.send(Method::GET, &["decisions"], message);
-        let mut list: DecisionList = crate::block_on(listed)??;
+        let mut list: DecisionList = self.query.request(Method::GET, &["decisions"], message)?;
         // The API begins with the newest decision. Here it comes last in every format, as in a log.
         list.decisions.reverse();
         self.query.output.print(&list, text)?;

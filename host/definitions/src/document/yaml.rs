@@ -16,7 +16,7 @@ use super::{
 /// The maximum number of ambiguities that are reported for a document.
 const MOST_AMBIGUITIES: usize = 100;
 
-/// A document, and those of its scalars that have another value in YAML 1.2 than in YAML 1.1.
+/// A document, and the scalars in it that have another value in YAML 1.2 than in YAML 1.1.
 pub(super) type Tree = (Positioned, Vec<Ambiguity>);
 
 /// Reads the documents of a YAML text, except empty ones. Aliases may repeat at most `limit` bytes. After a syntax

@@ -112,7 +112,7 @@ async fn both_versions_of_http_are_served_over_tls() {
 }
 
 #[tokio::test]
-async fn plain_http_at_a_port_with_tls_is_told_to_use_https() {
+async fn plain_http_at_a_port_with_tls_gets_400_and_the_fix() {
     let authority = Authority::new();
     let identity = authority.sign("localhost");
     let driver = Setup::new(&[echo().await])

@@ -16,7 +16,7 @@ use tokio::{
 use super::client::{AuditClient, Resource, content};
 use crate::leader::backoff;
 
-/// The time after which the API server is asked to end a watch, in seconds.
+/// The time after which the API server should end a watch, in seconds.
 const SECONDS: u64 = 240;
 /// The additional time after which this program ends the watch if the API server has not done so.
 const GRACE: Duration = Duration::from_secs(30);

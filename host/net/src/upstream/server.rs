@@ -63,7 +63,7 @@ impl Server {
         self.scheme == Scheme::HTTPS
     }
 
-    /// Returns whether the server's address is that of this listener, which is on the same machine. Only IP addresses
+    /// Returns whether the server is this listener, which is on the same machine. Only IP addresses
     /// and `localhost` are compared; names are not resolved.
     pub fn is_at(&self, listener: SocketAddr) -> bool {
         let (ip, port) = (listener.ip(), if self.is_tls() { 443 } else { 80 });

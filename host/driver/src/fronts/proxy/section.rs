@@ -146,7 +146,7 @@ pub(crate) fn method(text: &str) -> Result<Method, String> {
     Ok(method)
 }
 
-/// The methods of HTTP, and those of its extensions that are similar to one of them.
+/// The methods of HTTP, and methods of its extensions that are similar to one of them.
 const KNOWN_METHODS: [&str; 24] = [
     "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "BIND", "COPY", "LINK",
     "LIST", "LOCK", "MERGE", "MOVE", "PURGE", "QUERY", "REBIND", "REPORT", "SEARCH", "UNBIND", "UNLINK",
