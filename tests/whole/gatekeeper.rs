@@ -90,7 +90,7 @@ tests:
 }
 
 #[tokio::test]
-async fn a_constraint_denies_and_mistakes_in_it_are_reported_with_their_position() {
+async fn a_constraint_denies_requests_and_its_mistakes_are_reported_with_positions() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let page = Page::read("docs/gatekeeper.md").yaml();

@@ -52,7 +52,7 @@ pub enum RolloutKey {
 
 keywords!(RolloutKey, "key of a rollout": Namespace = "namespace", User = "user", Uid = "uid");
 
-/// The number of failures or refusals during one step at which a rollout ends.
+/// A limit of failures or refusals: a rollout ends when one of its steps reaches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, derive_more::Display)]
 pub enum RolloutLimit {
     /// A number of requests, at least one.

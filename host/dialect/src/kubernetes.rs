@@ -236,8 +236,7 @@ fn is_json(head: &Parts) -> bool {
     values.next().is_none() && essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Returns the rejection of a request for which `what` was not fetched, because no chain applied when the head was
-/// read.
+/// Rejects a request to which chains apply now. None did when its head was read, so `what` was not fetched.
 fn unsettled(what: &str) -> Rejection {
     let message = format!("chains inspect this request, and {what} is not known: send the request again");
     Rejection::new(RejectionKind::Malformed, message)

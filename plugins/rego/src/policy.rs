@@ -140,7 +140,7 @@ impl Scope {
         found.map(|(_, path)| path.as_str())
     }
 
-    /// Returns the paths for which a function's name may stand.
+    /// Returns the full paths that a function's name may refer to.
     pub(crate) fn paths(&self, name: &str) -> Vec<String> {
         let full = self.imports.iter().find_map(|(alias, path)| {
             let rest = name.strip_prefix(alias.as_str())?;

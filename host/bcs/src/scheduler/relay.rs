@@ -12,7 +12,7 @@ const MAX_QUOTED: usize = 300;
 
 /// The version of definitions of custom resources that is requested first from the kube-apiserver.
 pub(crate) const DEFINITIONS_VERSION: &str = "apiextensions.k8s.io/v1beta1";
-/// The only version that kube-apiservers from Kubernetes 1.22 on have.
+/// The version of definitions in Kubernetes 1.22 and later, which no longer have `v1beta1`.
 pub(crate) const NEWER_DEFINITIONS_VERSION: &str = "apiextensions.k8s.io/v1";
 /// The version that clients of the driver expect in replies.
 const DRIVER_VERSION: &str = "v4";

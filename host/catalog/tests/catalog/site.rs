@@ -27,7 +27,7 @@ pub(crate) enum Fault {
     Whole,
     /// The response has a range that begins at another offset than requested.
     WrongPart,
-    /// The `Content-Length` of the response is this number, and wrong.
+    /// The response has this wrong `Content-Length`.
     Length(u64),
     /// The response has no `Content-Length`, and its body never ends.
     Endless,

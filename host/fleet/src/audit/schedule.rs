@@ -208,7 +208,7 @@ impl Inner {
         work: &mut AuditState,
         mut changes: mpsc::Receiver<(u16, Change)>,
     ) {
-        // Reports that the last audit could not write are retried.
+        // If the last audit could not write some reports, they are retried.
         let mut due = (!work.ledger.changed().is_empty()).then(|| Instant::now() + LAST_RETRY);
         let mut discovery = interval_at(Instant::now() + REPORT_DISCOVERY, REPORT_DISCOVERY);
         discovery.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -54,7 +54,7 @@ pub(super) struct Route {
     via: ConnectVia,
     /// Whether the agent may impersonate `system:masters`, and the time until which this answer is used.
     pub(super) may_impersonate_masters: tokio::sync::Mutex<Option<(bool, Instant)>>,
-    /// Whether new requests use this route. Its servers are checked only while they do.
+    /// Whether new requests use this route. Only then are its servers checked.
     is_newest: watch::Sender<bool>,
     _checking: AbortOnDropHandle<()>,
 }

@@ -381,7 +381,7 @@ impl Host {
         entry.detail.revision.at = Moment::now();
         entry.instead_of = Some(state.source.inputs());
         let entry = Arc::new(entry);
-        // Until the current definitions change again, their mistakes remain although the rollback is live.
+        // A rollback does not mend the current definitions: their mistakes are reported until they change.
         let remaining = || {
             self.0
                 .live

@@ -70,7 +70,8 @@ pub(super) fn chain_rates(
 }
 
 impl ChainCounts {
-    /// Adds the rows of one chain for a request. Skips a second round: the first has counted the request.
+    /// Counts a request from its rows of one chain. Ignores rows of a second round only, because the first round has
+    /// counted the request.
     fn add(&mut self, rows: &[TraceRow], decision: &Decision, part: usize) {
         if rows.iter().all(|row| row.round > 1) {
             return;

@@ -79,7 +79,7 @@ fn rows() -> Vec<Row> {
 }
 
 #[tokio::test]
-async fn rules_select_webhooks_and_objects_are_not_converted() {
+async fn webhooks_are_selected_by_rules_without_converting_objects() {
     let rows = rows();
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async { Answer::allow() }).await;
