@@ -254,20 +254,32 @@ impl Election {
             return;
         }
         metrics::leader(&self.name, false);
-        let Some(ObservedLease { mut lease, .. }) = seen else {
+        let Some(ObservedLease { lease, .. }) = seen else {
             return;
         };
-        if let Some(spec) = &mut lease.spec {
-            spec.holder_identity = Some(String::new());
-            spec.renew_time = Some(current_time());
-        }
         // This failure is harmless, because the Lease expires.
-        if let Err(error) = self.replace(&lease, Instant::now() + REQUEST_LIMIT).await {
+        if let Err(error) = self.release(lease).await {
             tracing::warn!(
                 lease = %self.name,
                 "the lease cannot be released: {}",
                 error.sentence()
             );
+        }
+    }
+
+    async fn release(&self, seen: Lease) -> Result<(), RequestError> {
+        let until = Instant::now() + REQUEST_LIMIT;
+        let released = self.replace(&without_holder(seen), until).await;
+        let Err(RequestError::Conflict(_)) = released else {
+            return released.map(drop);
+        };
+        // The last renewal may have been written, although the program stopped before it got the reply.
+        let found = self
+            .connection
+            .ask(Verb::Get, until, self.api.get_opt(&self.name));
+        match found.await?.filter(|lease| self.is_holder(lease.spec.as_ref())) {
+            Some(lease) => self.replace(&without_holder(lease), until).await.map(drop),
+            None => Ok(()),
         }
     }
 
@@ -322,6 +334,14 @@ impl Election {
             tracing::warn!(lease, identity, "this replica is no longer the leader")
         }
     }
+}
+
+fn without_holder(mut lease: Lease) -> Lease {
+    if let Some(spec) = &mut lease.spec {
+        spec.holder_identity = Some(String::new());
+        spec.renew_time = Some(current_time());
+    }
+    lease
 }
 
 fn observe(seen: &mut Option<ObservedLease>, now: Option<Lease>) {

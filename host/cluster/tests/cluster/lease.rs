@@ -97,6 +97,22 @@ async fn one_candidate_leads_until_it_resigns() {
 }
 
 #[tokio::test]
+async fn a_leader_resigns_although_its_last_renewal_was_interrupted() {
+    let setting = Setting::new();
+    let first = Candidate::start(&setting, LONG).await;
+    first.until_leader(true).await;
+    let second = Candidate::start(&setting, LONG).await;
+    first.task.abort();
+
+    // The server has written a renewal whose reply the first candidate never gets.
+    let mut renewed = setting.server.object("leases", "default", NAME).unwrap();
+    renewed["spec"]["renewTime"] = json!("2026-01-01T00:00:00.000000Z");
+    setting.server.put_before("replace", "leases", renewed);
+    first.stop().await;
+    second.until_leader(true).await;
+}
+
+#[tokio::test]
 async fn a_leader_that_disappears_is_replaced() {
     let setting = Setting::new();
     let first = Candidate::start(&setting, SHORT).await;
