@@ -7,8 +7,8 @@ use admittance_driver::{Config, NamespacesConfig};
 
 use crate::{directories, progress};
 
-/// Returns the configuration of the sandbox. Plugins are compiled by the image of this process, even if the executable
-/// on disk has been replaced since it started.
+/// Returns the configuration of the sandbox. Plugins are compiled by the running program, even if the executable on
+/// disk has been replaced since it started.
 pub(crate) fn sandbox(config: Option<&Config>) -> SandboxConfig {
     let mut sandbox = config.map(|config| config.sandbox.clone()).unwrap_or_default();
     sandbox.compiler = Some(running_program());

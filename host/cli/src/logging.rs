@@ -60,8 +60,9 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
         return Err("not a level".to_owned());
     }
     let mut directives: Vec<_> = filter.split(',').map(directive).collect();
-    // The crates that use these libraries already log problems with the cluster or the ensemble once, with a fix.
-    // notify warns about every watched directory that is removed, which happens at every change of a ConfigMap.
+    // Warnings of the libraries in the following list are left out. This program itself logs problems with the cluster
+    // or the ensemble once, with a fix. notify warns about every watched directory that is removed, which happens at
+    // every change of a ConfigMap.
     if matches!(filter.parse(), Ok(LevelFilter::INFO | LevelFilter::WARN)) {
         directives.push("kube_client=error,kube_runtime=error,notify=error,zookeeper_client=error".into());
     }

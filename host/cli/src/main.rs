@@ -140,8 +140,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// Keeps only the closest of the suggestions in an error about the command line. clap's own measure accepts a word that
-/// has hardly more in common with the given one than some letters.
+/// Keeps only the closest of the suggestions in an error about the command line. clap also suggests words that share
+/// little more than some letters with the given one.
 fn closest(mut error: clap::Error) -> clap::Error {
     use clap::error::{ContextKind, ContextValue};
 

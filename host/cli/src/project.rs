@@ -103,7 +103,7 @@ const LANGUAGES: [Language; 4] = [
         files: &["pyproject.toml", "requirements.txt"],
         setup: &[
             SetupStep {
-                // If pip is not installed, `venv` fails only after it has created the directory.
+                // The path `.venv` alone does not show success: without pip, `venv` fails after creating the directory.
                 result: ".venv/bin/pip",
                 named_in: None,
                 command: &["python3", "-m", "venv", ".venv"],

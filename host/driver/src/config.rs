@@ -305,7 +305,7 @@ pub struct TracingConfig {
     pub protocol: TracingProtocol,
     /// The headers of each request. Their values are read from files again for each request.
     pub headers: Vec<(HeaderName, PathBuf)>,
-    /// The share to sample of the traces that start in this driver.
+    /// The share of traces to sample. It applies only to traces that start in this driver.
     pub sampling: Option<Share>,
     pub timeout: Option<Duration>,
     pub tls: ClientTls,

@@ -300,7 +300,7 @@ fn choose<'a>(node: &Node<'a>, examples: &str) -> Option<(&'static FrontRow, Nod
             let row = FRONTS.iter().find(|row| row.key == *key)?;
             Some((row, node.clone()))
         }
-        // Of an unknown key, `fields` reports the name that was probably meant.
+        // `fields` reports the unknown key, with the name that was probably meant.
         [] if !node.children().is_empty() => None,
         [] => node.reject("no dialect is configured", format!("write {examples}")),
         _ => {

@@ -27,7 +27,7 @@ const LIMIT: usize = 64 << 20;
 const HEADER_LIMIT: u64 = 64 << 10;
 /// The number of objects that are fetched concurrently.
 const CONCURRENT: usize = 16;
-/// The number of requests in a group.
+/// The maximum number of requests that [`Lists::read`] passes on in one group.
 const AT_ONCE: usize = 64;
 /// The length to which the text of an error reply is cut, in bytes.
 const EXCERPT: usize = 300;

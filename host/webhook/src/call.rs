@@ -17,7 +17,7 @@ use crate::{client::PooledClient, endpoint::Endpoint, tls};
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// The maximum number of bytes that are read of an error response's body.
+/// The maximum number of bytes to read of an error response's body.
 const EXCERPT_BYTES: usize = 8 * 1024;
 
 /// The maximum number of bytes of an error response's body that a message quotes.

@@ -34,8 +34,8 @@ pub(crate) type PooledClient = Client<Connector, Full<Bytes>>;
 
 /// The connection pools of all webhooks, and their address overrides. Cheap to clone.
 ///
-/// Webhooks that trust the same CAs share a pool, and so connections to the same server, even across a reload of their
-/// definitions. A pool is closed when its last webhook is dropped.
+/// Webhooks that trust the same CAs share a pool, so they share connections to the same server, even across a reload of
+/// their definitions. A pool is closed when its last webhook is dropped.
 #[derive(Clone, Default, derive_more::Debug)]
 #[debug("WebhookClients {{ resolve: {:?}, .. }}", _0.resolve)]
 pub struct WebhookClients(Arc<Shared>);

@@ -6,8 +6,8 @@ use maud::{Markup, html};
 /// The number of unchanged lines that are shown before and after a difference.
 const CONTEXT: usize = 3;
 
-/// The limits above which texts are not compared: their total length in bytes, and the number of pairs of their lines,
-/// since each pair takes time in texts without common lines.
+/// The limits above which two texts are not compared: their total length in bytes, and the number of pairs of lines,
+/// one from each text. In texts without common lines, every pair takes time.
 const LONGEST: usize = 1 << 20;
 const PAIRS: usize = 16_000_000;
 

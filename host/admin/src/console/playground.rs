@@ -192,8 +192,8 @@ impl PlaygroundQuery {
                 Some(parsed.map_err(|error| ApiError::Malformed(format!("chain: {error}")))?)
             }
             Some(_) => return Err(session.read_only_error()),
-            // If the example is HTTP text, the front end is not for Kubernetes. The example chain is, so the page shows
-            // a live chain instead.
+            // If the example request is HTTP text, the front end is not for Kubernetes. The example chain is for
+            // Kubernetes, so the page shows a live chain instead.
             None if example.is_some() && session.may_change() => first_chain(api),
             None => None,
         };

@@ -136,8 +136,8 @@ fn unauthorized(why: SignInReason, next: &str) -> Response {
         .into_response()
 }
 
-/// Replies to a request from a link on another site, without the session's cookie. When this page opens the address
-/// again, the browser sends the cookie.
+/// Replies to a request without the session's cookie that follows a link on another site. The reply is a page that
+/// opens the address again, and then the browser sends the cookie.
 pub(super) fn sign_in_again(head: &Parts) -> Response {
     let address = head.uri.path_and_query().map_or("/", |next| next.as_str());
     layout::forwarding_page(address).into_response()

@@ -230,7 +230,7 @@ fn joined(forms: &[Json], root: &Json) -> Option<Json> {
     Some(json!({"type": "object", "properties": fields}))
 }
 
-/// Returns a schema without restrictions that keeps the type `object` and the description.
+/// Returns a schema with only the description and, if it is `object`, the type.
 fn any(described: &Map<String, Json>) -> Json {
     let mut result: Map<String, Json> = ["type", "description"]
         .iter()

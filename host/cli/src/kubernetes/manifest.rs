@@ -56,7 +56,7 @@ impl Manifest {
     }
 
     pub(super) fn text(&self) -> String {
-        // A comment above `---` does not belong to the previous document.
+        // The comment is above the line `---` that begins the YAML. It does not belong to the previous document.
         self.comment.clone() + &to_yaml(&self.object)
     }
 }

@@ -172,7 +172,7 @@ fn a_project_that_did_not_change_is_not_built_again() {
         ("project/tests/cases.yaml", 1),
         ("project/src/code", 2),
         ("linked/index.js", 3),
-        // Another program replaced this component.
+        // The component itself is rebuilt if another program has replaced it.
         ("project/a.wasm", 4),
     ] {
         fs::write(path(file), file).unwrap();

@@ -175,7 +175,7 @@ impl Constraints {
         Ok(definitions::load(&paths)?)
     }
 
-    /// Loads the chain for all operations, because a suite has no webhook configuration that selects some.
+    /// Loads the chain for all operations and resources, because a suite has no webhook configuration to select some.
     fn for_every_operation(&self) -> crate::Result<Vec<ChainDefinition>> {
         let mut chains = self.load()?;
         for chain in &mut chains {

@@ -319,8 +319,8 @@ fn rename_over(mount: &Path, _: &str, pair: &Identity) {
     }
 }
 
-/// Replaces the files as the kubelet does in a mounted Secret: they are in a new directory, to which the link `..data`
-/// leads, and each file name is a link through `..data`.
+/// Replaces the files as the kubelet does in a mounted Secret. The new files are in a new directory, and the link
+/// `..data` is changed to lead there. Each file name is a link through `..data`.
 fn swap_links(mount: &Path, revision: &str, pair: &Identity) {
     let directory = format!("..{revision}");
     write_in_place(&mount.join(&directory), revision, pair);

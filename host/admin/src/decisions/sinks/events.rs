@@ -208,7 +208,7 @@ impl EventLimits {
             at: now,
         };
         self.total = Some(rest(of_all));
-        // Beyond this number, only the common limit applies to further objects.
+        // Once `MAX_OBJECTS` objects have their own limit, only the common limit applies to further objects.
         if self.objects.len() < MAX_OBJECTS {
             self.objects.insert(object.clone(), rest(of_object));
         }

@@ -524,7 +524,7 @@ fn a_definition_in_place_of_a_configuration_is_one_mistake() {
     assert_eq!(mistakes.unwrap_err(), [expected]);
 }
 
-/// The addresses are compared after arguments have replaced them, so a file may be read with any.
+/// Arguments may replace the addresses in a file, so they are compared only after that, not when the file is read.
 #[test]
 fn own_addresses_are_used_once() {
     // (listen, admin, upstream, the expected mistake)

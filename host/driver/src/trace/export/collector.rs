@@ -19,7 +19,7 @@ use tokio::{runtime::Handle, time::timeout};
 
 use crate::config::TracingConfig;
 
-/// The maximum number of bytes that are read of a reply.
+/// The maximum number of bytes to read of a reply.
 const REPLY_LIMIT: usize = 64 << 10;
 /// The maximum size of a header's value, in bytes.
 const HEADER_LIMIT: usize = 8 << 10;

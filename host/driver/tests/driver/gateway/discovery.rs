@@ -99,7 +99,7 @@ async fn services_other_than_drivers_are_discovered_through_zookeeper() {
     );
     let node = "/bcs/services/endpoints/kubernetedriver/BCS-K8S-1";
     let _kubernetes = register(&registering, node, kubernetes.address, None);
-    // The service's own status is passed on, whatever `statuses` says.
+    // The status 404 comes from the service. It is passed on, whatever `statuses` in the configuration says.
     until("the storage", async || {
         send("GET", "storage/k8s/x?y=1", "all", "").await == 404
     })

@@ -235,7 +235,7 @@ async fn documented_definitions_satisfy_the_cel_rules() {
     for mut document in documents {
         let schemas = &schemas[document["kind"].as_str().unwrap()];
         assert!(!schemas.files_refuse(&document), "{document:#}");
-        // In a file, paths may be relative to its directory, but not in a resource.
+        // Paths in a file may be relative to the file's directory, but paths in a resource must be absolute.
         for stage in document["spec"]["stages"].as_array_mut().into_iter().flatten() {
             absolute(stage);
         }
