@@ -134,8 +134,8 @@ impl Writer {
         self.push(":")
     }
 
-    /// Writes the members of an object. With a `path` such as `Object.spec`, an object in a field must have the type
-    /// name `Object.spec.` and the field's name.
+    /// Writes the members of an object. With a `path` such as `Object.spec`, an object in the field `x` must have the
+    /// type name `Object.spec.x`.
     fn members(&mut self, members: &Map<'_>, path: Option<&str>) -> WriteResult {
         self.push("{")?;
         for (place, (key, value)) in members.entries().enumerate() {
@@ -161,12 +161,12 @@ impl Writer {
         self.members(&part.fields, Some(path))
     }
 
-    /// Writes a value. `path` is the type name that an object here must have.
+    /// Writes a value. If the value is an object, it must have the type name `path`.
     fn value(&mut self, value: &Value<'_>, path: Option<&str>) -> WriteResult {
         match value {
             Value::Null => self.push("null"),
             Value::Bool(value) => self.push(if *value { "true" } else { "false" }),
-            // Some parsers would round a larger number, so it is written as a string.
+            // Some parsers would round an integer this large, so it is written as a string.
             Value::Int(value) if self.converts && value.unsigned_abs() > LARGEST_EXACT => {
                 self.string(&value.to_string())
             }

@@ -48,7 +48,8 @@ pub(crate) struct Checked {
 /// The variables and functions that depend on where an expression is used.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
-    /// The policy's variables that are defined so far, as `variables.x`; `None` for a stage's match condition.
+    /// The policy's variables that are defined so far, which expressions read as `variables.x`; `None` for a stage's
+    /// match condition.
     pub(crate) variables: Option<Vec<DeclaredVariable>>,
     /// The type of `object` and `oldObject`, if the schema is known.
     pub(crate) object: Option<Type>,
@@ -272,7 +273,8 @@ impl<'s> Checker<'s> {
         match so_far {
             None => Ok(kind),
             Some(so_far) if self.mixed => Ok(join(&so_far, &kind).unwrap_or(Type::Dyn)),
-            // A dynamic item has a type of its own, even if its value turns out to have the type of the other items.
+            // As in kube-apiserver, a list must not mix items of dynamic type with items of a known type, even if the
+            // values turn out to have that type.
             Some(so_far) => match join(&so_far, &kind).filter(|_| so_far.may_be(&kind)) {
                 Some(joined) => Ok(joined),
                 None => fail(node, format!("expected type '{so_far}' but found '{kind}'")),

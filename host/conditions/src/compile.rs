@@ -140,7 +140,8 @@ fn position(source: &str, offset: usize) -> (usize, usize) {
     })
 }
 
-/// Checks a qualified name: an optional DNS prefix and `/`, and letters, digits, `-`, `_` and `.` (not at either end).
+/// Checks a qualified name: an optional DNS name and `/`, then letters, digits, `-`, `_` and `.`, which must begin and
+/// end with a letter or digit.
 pub(crate) fn check_name(name: &str) -> Result<(), ConditionError> {
     let wrong = |why: &str| {
         Err(ConditionError::Name {

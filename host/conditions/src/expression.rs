@@ -24,7 +24,7 @@ pub(crate) enum Expression {
     Call(&'static Function, Box<[Expression]>),
     List(Box<[Item]>),
     Map(Box<[Entry]>),
-    /// A part of an object to apply, with the part's path, or a JSON Patch operation with its type name.
+    /// A literal such as `Object.spec{...}` or `JSONPatch{...}`: its type name and its fields.
     Part(Arc<str>, Box<[Entry]>),
     Each(Box<Each>),
     /// The macros `x.optMap(v, body)` and `x.optFlatMap(v, body)`.

@@ -1,7 +1,8 @@
 //! The functions that expressions may call.
 //!
-//! Each overload is registered as a closure. The closure's Rust types determine the CEL types, with which the checker
-//! resolves calls. If the types are known only during the evaluation, the overload is selected then.
+//! Each overload is registered as a closure. The closure's Rust types determine the CEL types, which the checker
+//! compares with the arguments of a call. If the types of the arguments are known only during the evaluation, the
+//! overload is selected then.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -49,7 +50,7 @@ pub(crate) struct Function {
     name: &'static str,
     signatures: Vec<Signature>,
     implementations: Vec<Implementation>,
-    /// The index of the argument that is a regular expression. A literal there is compiled with the expression.
+    /// The index of the argument that is a regular expression. A literal pattern is compiled with the expression.
     pub(crate) pattern: Option<usize>,
 }
 

@@ -25,7 +25,8 @@ mod findings;
 mod mutation;
 mod params;
 
-/// The cost limit of a policy's validations, of its audit annotations, and of each mutation, as in kube-apiserver.
+/// The cost limit of all validations of a policy, of all its audit annotations, and of each mutation, as in
+/// kube-apiserver.
 const POLICY_COST: u64 = 10_000_000;
 /// The estimated work to evaluate a policy for one parameter, in bytes. The parameter's size is added to it.
 const PARAMETER_WORK: usize = 1 << 10;
@@ -48,7 +49,7 @@ keywords!(Action, "validation action": Deny = "Deny", Warn = "Warn", Audit = "Au
 /// The effects that a binding gives to a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
-    /// The system whose wording responses use, and the names that appear in that wording.
+    /// The system whose wording is used in responses, and the names that appear in it.
     pub wording: Wording,
     /// The actions that are taken if an object is invalid. A native stage always denies the request.
     pub actions: Vec<Action>,
@@ -56,8 +57,8 @@ pub struct Binding {
     pub failure_policy: FailurePolicy,
     /// The parameter objects. The policy is evaluated for each of them, as `params`.
     pub params: Option<Params>,
-    /// The exceptions of a Kyverno policy that allow images and values, and do not exempt the request. Expressions read
-    /// them as `exceptions`.
+    /// The exceptions of a Kyverno policy that allow certain images and values instead of exempting the request.
+    /// Expressions read them as `exceptions`.
     pub allowances: Vec<Arc<Allowance>>,
     /// The structures of kinds, which replace the built-in ones.
     pub structures: Arc<Vec<(GroupVersionKind, Structure)>>,
@@ -433,7 +434,7 @@ fn reported(expression: &PolicyExpression, fault: &Fault) -> Result<String, Fail
     Ok(failure_message(expression.text().trim(), fault))
 }
 
-/// Truncates an audit annotation before all annotations are collected, because each of many parameters may have one.
+/// Truncates an audit annotation. This happens before annotations are collected, because each parameter may add one.
 fn annotation(value: &str) -> String {
     let end = value.floor_char_boundary(Response::MAX_ANNOTATION + 1);
     value.get(..end).unwrap_or_default().to_owned()

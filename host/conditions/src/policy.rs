@@ -225,7 +225,7 @@ impl PolicyCompiler {
         });
     }
 
-    /// Declares `variables.name` with an unknown value for later expressions. The policy then cannot be evaluated.
+    /// Declares `variables.name` without a value, to check later expressions. The policy then cannot be evaluated.
     pub fn declare(&mut self, name: &str) {
         if let Some(variables) = &mut self.scope.variables {
             variables.push(DeclaredVariable {

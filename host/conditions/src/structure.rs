@@ -15,7 +15,7 @@ mod openapi;
 
 /// The structure of a kind's objects. Clones share the nodes.
 #[derive(Clone, PartialEq, Eq, derive_more::Debug)]
-// Omits the nodes, of which there are thousands.
+// The debug output omits the nodes, because there are thousands.
 #[debug("Structure({root:?})")]
 pub struct Structure {
     nodes: Arc<[Node]>,
@@ -110,7 +110,7 @@ enum ListMerge {
     Keys(Box<[Box<str>]>),
 }
 
-/// A position in a structure: a node, and the list of nodes to which it refers.
+/// A position in a structure: a node, and the list into which the node's indices point.
 #[derive(Clone, Copy)]
 struct Cursor<'s> {
     nodes: &'s [Node],

@@ -16,7 +16,7 @@ mod library;
 mod policies;
 mod refused;
 
-/// An authorizer with a list of allowed actions, which records its calls.
+/// An authorizer that allows the listed actions, and records its calls.
 #[derive(Default)]
 struct Rules {
     allowed: Vec<AccessAttributes>,
@@ -117,7 +117,8 @@ async fn a_false_condition_takes_precedence_over_an_error() {
     const FALSE: &str = "false";
     const ERROR: &str = "object.missing == 1";
     let error = "expression 'object.missing == 1' resulted in error: no such key: missing";
-    // Source: the unit tests of kube-apiserver's matcher of match conditions. Failure policies are applied by chains.
+    // Source: the unit tests of kube-apiserver's matcher of match conditions, except rows about failure policies, which
+    // chains apply.
     let table: [(&str, &[&str], Result<Option<&str>, String>); 13] = [
         ("none", &[], Ok(None)),
         ("one true", &[TRUE], Ok(None)),

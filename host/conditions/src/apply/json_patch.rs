@@ -23,7 +23,7 @@ impl From<String> for Problem {
 const MISSING: &str = "missing value";
 
 /// Applies a JSON Patch to the object; returns `None` if a `test` fails. Fails if an operation cannot be applied, if
-/// copies exceed the limit in bytes, or if the deadline has passed.
+/// more than `limit` bytes are copied, or if the deadline has passed.
 pub(crate) fn patched(
     object: &Json,
     operations: &str,

@@ -114,7 +114,7 @@ fn known_parts(value: &Expression, kind: &Type) -> Json {
             let item = |item: &Item| known_parts(&item.value, &Type::Dyn);
             items.iter().map(item).collect()
         }
-        // The fields of a part are checked separately.
+        // The object may be empty here, because each of its fields is checked as a `SetValue::Field`.
         Expression::Part(..) => serde_json::Map::new().into(),
         Expression::Constant(Value::Bool(value)) => (*value).into(),
         _ => sample(kind).unwrap_or_default(),
@@ -132,7 +132,7 @@ fn item(kind: &Type) -> &Type {
 fn sample(kind: &Type) -> Option<Json> {
     Some(match kind {
         Type::Bool => true.into(),
-        // A double without a fraction fits an integer field.
+        // The sample of a double is a whole number, because a double without a fraction fits an integer field.
         Type::Int | Type::Uint | Type::Double => 1.into(),
         Type::String => "".into(),
         Type::Map(..) | Type::Part(_) => serde_json::Map::new().into(),
@@ -232,7 +232,7 @@ impl Checker<'_> {
         Ok(fields)
     }
 
-    /// Checks the literal of a protobuf message that CEL converts to a value, such as a wrapper or a timestamp.
+    /// Checks a literal of a well-known protobuf type, such as `Int64Value` or `Timestamp`. CEL converts it to a value.
     fn well_known(&mut self, node: u64, name: &str, object: &StructExpr) -> Typed {
         let known = |kind: Type| (kind.clone(), vec![("value", kind)]);
         let moment = || vec![("seconds", Type::Int), ("nanos", Type::Int)];

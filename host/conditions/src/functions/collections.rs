@@ -56,7 +56,7 @@ fn charge_list(machine: &mut Machine<'_>, items: usize) -> Result<(), Fault> {
 /// The cost of a call that creates a list.
 const LIST_COST: u64 = 11;
 
-/// Charges for comparing all items of a list with each other. As in kube-apiserver, their sizes do not matter.
+/// Charges for comparing all items of a list with each other. As in kube-apiserver, item sizes do not matter.
 fn charge_comparisons(
     machine: &mut Machine<'_>,
     items: usize,
@@ -163,7 +163,7 @@ fn unwrapped<'a>(machine: &mut Machine<'a>, list: &List<'a>) -> Result<List<'a>,
     Ok(values.into_iter().collect())
 }
 
-/// Replaces nested lists by their items, down to this depth. It does not recurse, because objects may nest deeply.
+/// Replaces nested lists by their items, down to this depth, without recursion, because objects may nest deeply.
 fn flatten<'a>(machine: &mut Machine<'a>, list: &List<'a>, depth: usize) -> Result<List<'a>, Fault> {
     charge_list(machine, list.len())?;
     let mut flat = Vec::new();

@@ -161,7 +161,8 @@ impl Clause {
     }
 }
 
-/// Checks a literal format with a literal list, like kube-apiserver. `items` has the types of the items by node.
+/// Checks a literal format against a literal list, like kube-apiserver. `items` has the types of the list's items by
+/// node.
 pub(crate) fn check(
     target: Option<&IdedExpr>,
     arguments: &[IdedExpr],

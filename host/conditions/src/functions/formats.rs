@@ -258,7 +258,8 @@ fn qualified_name(text: &str) -> Vec<String> {
     wrong
 }
 
-/// Replaces a dash that ends the prefix of a name: it is valid there, because the name continues after the prefix.
+/// Makes a prefix that ends with a dash pass the check of a whole name, because the name continues after the prefix.
+/// Like Kubernetes, this replaces the last two characters by `a`.
 fn masked(text: &str) -> String {
     match text.strip_suffix('-') {
         Some(front) if !front.is_empty() => {

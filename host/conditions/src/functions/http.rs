@@ -84,7 +84,8 @@ fn send<'a>(
 }
 
 impl HttpLookup {
-    /// Returns the response in Kyverno's form: the body's object with `statusCode` added, or `body` and `statusCode`.
+    /// Returns the response as Kyverno does. If the body is a JSON object, `statusCode` is added to it. Otherwise, the
+    /// result is an object with the fields `body` and `statusCode`.
     pub(super) async fn find(
         &self,
         http: Option<&PolicyHttp>,

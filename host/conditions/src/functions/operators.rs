@@ -1,4 +1,4 @@
-//! The operators, except for `&&`, `||`, `?:`, `[]` and field selections, which control the evaluation.
+//! The operators, except for `&&`, `||`, `?:`, `[]` and field selections, which the machine evaluates itself.
 
 use std::{cmp::Ordering, ops};
 

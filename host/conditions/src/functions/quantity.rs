@@ -61,7 +61,7 @@ impl Quantity {
     }
 }
 
-/// Returns the powers of two and ten for which a suffix stands.
+/// Returns the exponents of two and ten that a suffix means.
 fn scale(suffix: &str) -> Option<(u32, i32)> {
     Some(match suffix {
         "n" => (0, -9),

@@ -48,7 +48,7 @@ const UNSET: [&str; 17] = [
     "PolicyIdentifiers",
 ];
 
-/// The fields of a name that are lists. A field with the number N has the object identifier 2.5.4.N.
+/// The fields of a distinguished name that are lists, each with the number N of its object identifier 2.5.4.N.
 const PARTS: [(u64, &str); 7] = [
     (6, "Country"),
     (10, "Organization"),
@@ -270,7 +270,7 @@ fn add_extension(fields: &mut Fields<String, Json>, extension: &X509Extension<'_
             set("AuthorityKeyId", key.map_or(Json::Null, |key| base64(key.0)));
         }
         ParsedExtension::ExtendedKeyUsage(_) => {
-            // Go keeps the order of the usages, which the parsed form loses.
+            // Go keeps the order of the usages. The parsed extension has lost it, so the bytes are parsed again.
             let usages = <Vec<Oid<'_>>>::from_der(extension.value).map(|(_, usages)| usages);
             for usage in usages.unwrap_or_default().iter().filter_map(key_usage) {
                 push(fields, "ExtKeyUsage", usage.into());

@@ -80,7 +80,7 @@ impl PolicyHook {
                 return Ok(response);
             }
             Wording::Native => {
-                // An expression that fails does not cancel the denial of another expression.
+                // If one expression denies the request and another fails, the denial takes precedence.
                 let (failed, denied): (Vec<_>, Vec<_>) = objections
                     .into_iter()
                     .chain(refusals)
@@ -253,7 +253,7 @@ impl PolicyHook {
     }
 }
 
-/// Creates the denial of a request that the API server could not complete, under any failure policy.
+/// Creates the denial for an internal error, with which kube-apiserver ends a request under any failure policy.
 fn internal_error(why: &str) -> Denial {
     let mut denial = Denial::new(500, "InternalError", format!("Internal error occurred: {why}"));
     denial.names_policy = true;

@@ -1,4 +1,4 @@
-//! Evaluates whole expressions, with replies of the authorizer and variables of policies.
+//! Evaluates whole expressions, including the variables of the policy and the calls of the authorizer that they need.
 
 use std::mem;
 
@@ -9,7 +9,7 @@ use admittance_admission::{
 use super::{DEADLINE_INTERVAL, Fault, Halt, Machine, Meter, Outcome};
 use crate::expression::Expression;
 
-/// The cost of evaluated expressions after which the task yields.
+/// The task yields after it has evaluated expressions with this total cost.
 const YIELD_COST: u64 = 100_000;
 
 /// The sources of values that a request does not contain.

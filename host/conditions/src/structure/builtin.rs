@@ -21,9 +21,9 @@ const OF_PODS: [&str; 2] = ["core.v1.PodSpec", "core.v1.Container"];
 struct Builtin {
     nodes: Arc<[Node]>,
     kinds: HashMap<GroupVersionKind, usize>,
-    /// The node of the root of objects with unknown structure.
+    /// The root node of objects with unknown structure.
     unknown: usize,
-    /// The lists of [`OF_PODS`] by the names of their fields.
+    /// The lists in the types [`OF_PODS`], by the name of the field that contains the list.
     lists: HashMap<Box<str>, usize>,
 }
 

@@ -229,7 +229,8 @@ impl Walk {
         match (at.node, value) {
             (Node::Map { fields, .. }, Json::Object(members)) => {
                 for (key, value) in members {
-                    // As in the API server, values under keys that are not declared fields are not searched.
+                    // As in the API server, values under keys that are not declared fields are skipped if their
+                    // structure is known.
                     let is_open = at.member(key).is_some_and(|at| matches!(at.node, Node::Unknown));
                     if let Some(at) = at.member(key).filter(|_| is_open || fields.contains_key(&**key)) {
                         self.within(&format!(".{key}"), |walk| walk.atomic(at, value));
@@ -289,7 +290,7 @@ impl Walk {
                 for (key, value) in members {
                     let dot = if self.path.is_empty() { "" } else { "." };
                     self.within(&format!("{dot}{key}"), |walk| match at.member(key) {
-                        // Names of fields in Go do not contain keys of maps.
+                        // A type without a name is a map, whose keys are not part of Go's field names.
                         Some(at) if name.is_empty() => walk.decoded(at, value, owner),
                         Some(at) => walk.decoded(at, value, &go_field(name, owner, key)),
                         None if walk.unknown.len() < MOST_MISTAKES => walk.unknown.push(walk.path.clone()),
@@ -356,7 +357,7 @@ impl Scalar {
     }
 }
 
-/// Formats a value inside a wrapper as Go's `%v` does.
+/// Formats a value as Go's `%v` formats a pointer to a struct that contains the value: `&{value}`.
 fn go(value: &Json) -> String {
     match value {
         Json::Null => "&{NULL_VALUE}".to_owned(),
@@ -365,7 +366,7 @@ fn go(value: &Json) -> String {
     }
 }
 
-/// Formats a value as Go's `%#v` does, which writes null as a number.
+/// Formats a value as Go's `%#v` does. Null is `0`, its number in the enumeration `structpb.NullValue`.
 fn go_syntax(value: &Json) -> String {
     match value {
         Json::Null => "0".to_owned(),

@@ -39,7 +39,7 @@ impl Structure {
 
 struct Reader<'s> {
     others: &'s Map<String, Json>,
-    /// The nodes of schemas to which references lead, by name.
+    /// The nodes of the referenced schemas, by name.
     named: HashMap<&'s str, usize>,
     nodes: Vec<Node>,
 }

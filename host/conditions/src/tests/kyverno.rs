@@ -9,7 +9,7 @@ use admittance_admission::{
 
 use super::*;
 
-/// A cluster with one ConfigMap, which counts the lookups.
+/// A cluster that contains one ConfigMap, and counts the lookups.
 #[derive(Debug, Default)]
 struct ConfigMaps(AtomicU32);
 

@@ -179,7 +179,7 @@ async fn validations_decide_according_to_actions_and_parameters() {
         (&["validate object.spec.replicas < 3"], deny(), format!("{DENIED}failed expression: object.spec.replicas < 3")),
         (&["validate false | no way "], deny(), format!("{DENIED}no way")),
         (&["validate false | no way | 'because'"], deny(), format!("{DENIED}because")),
-        // A message that fails, is empty or has several lines is ignored.
+        // The result of a message expression is ignored if it is an error, empty, or has several lines.
         (&["validate false | no way | string(object.nope)"], deny(), format!("{DENIED}no way")),
         (&["validate false | no way | ' '"], deny(), format!("{DENIED}no way")),
         (&["validate false | no way | 'a\\nb'"], deny(), format!("{DENIED}no way")),
@@ -196,7 +196,7 @@ async fn validations_decide_according_to_actions_and_parameters() {
         (&["when object.kind == 'Service'", "validate false"], deny(), "allow".into()),
         (&["when object.nope == 1", "validate true"], deny(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
         (&["when object.nope == 1", "validate false"], ignore(), "allow".into()),
-        // In the following rows, `Deny` is not the only action.
+        // The following rows have the actions `Warn` and `Audit`.
         (&["validate false | no"], bound(&[Action::Warn]), "allow; Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': no".into()),
         (&["validate false | no"], bound(&[Action::Audit, Action::Deny]), format!("{DENIED}no; validation_failure=[{{\"message\":\"no\",\"policy\":\"p\",\"binding\":\"b\",\"expressionIndex\":0,\"validationActions\":[\"Audit\",\"Deny\"]}}]")),
         // Audit annotations.

@@ -234,7 +234,7 @@ fn an_invalid_expression_is_refused_with_a_reason() {
 }
 
 #[test]
-fn expressions_that_kubernetes_accepts_compile() {
+fn expressions_that_kubernetes_accepts_are_compiled() {
     // Sources: kube-apiserver's validation of match conditions, and Kubernetes' documentation.
     for expression in [
         "true",
