@@ -28,7 +28,7 @@ use crate::{
     status::traffic::Traffic,
 };
 
-/// Builds a [`Host`] from the sources of its chains and the resources that these may use.
+/// Builds a [`Host`] from the sources of its chains and the resources that the chains may use.
 ///
 /// ```
 /// # async fn example() -> Result<(), admittance::Error> {
@@ -139,7 +139,8 @@ impl HostBuilder {
         self
     }
 
-    /// Declares which requests the control plane sends here. Chains for any other requests are reported. Default: all.
+    /// Declares which requests the control plane sends here. [`Host::status`] reports chains that also match other
+    /// requests. Default: all.
     pub fn reach(mut self, reach: Reach) -> Self {
         self.reach = reach;
         self
@@ -233,8 +234,8 @@ impl HostBuilder {
         self
     }
 
-    /// Makes calls to webhooks at the host of this name connect to this `host:port`, without DNS. May be called more
-    /// than once.
+    /// Sets the address, `HOST:PORT`, to which calls to webhooks at `host` connect instead of looking `host` up in DNS.
+    /// May be called more than once.
     pub fn resolve(mut self, host: impl Into<String>, address: impl Into<String>) -> Self {
         self.resolve.push((host.into(), address.into()));
         self

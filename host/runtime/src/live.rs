@@ -37,8 +37,9 @@ pub(crate) struct TableProblem {
     pub(crate) next: Option<(Instant, Moment)>,
 }
 
-/// The shortest and the longest pause between retries after temporary failures.
+/// The pause before the first retry after a temporary failure. It doubles with each retry.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause before a retry.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl TableProblem {

@@ -29,10 +29,10 @@ const TARGET_PATIENCE: Duration = Duration::from_secs(5);
 const SLOW: Duration = Duration::from_secs(10);
 /// The length to which reported problems are cut, in characters.
 const LONGEST_PROBLEM: usize = 1000;
-/// The maximum number of rollouts in a report, and the maximum length of a rollout's reason, in characters. If there
-/// are more rollouts, those that changed most recently are reported. Annotations of a Lease are limited to 256 KiB, and
-/// nodes of ZooKeeper to 1 MiB.
+/// The maximum number of rollouts in a report; those that changed most recently are reported. Reports are limited
+/// because they are stored in annotations of a Lease (at most 256 KiB) or in nodes of ZooKeeper (at most 1 MiB).
 const MOST_ROLLOUTS: usize = 100;
+/// The length to which the reasons of reported rollouts are cut, in characters.
 const LONGEST_REASON: usize = 300;
 
 /// Connects the replicas of an installation with each other.

@@ -209,7 +209,8 @@ impl DirectoryWatches {
             return;
         };
         self.signal.set_watched(paths, extensions);
-        // All directories are registered again: a registration follows a moved directory, and ends with a removed one.
+        // All directories are registered anew, because a registration moves along with its directory, and ends when the
+        // directory is removed.
         for directory in std::mem::take(&mut self.watched) {
             if let Err(error) = watcher.unwatch(&directory) {
                 tracing::trace!(%error, directory = %directory.display(), "it is no longer watched");

@@ -20,8 +20,9 @@ use rustix::fs::OFlags;
 
 use crate::Stamp;
 
-/// The number of times that a file is read again because it changed during the read, and the pause before each.
+/// The number of times that a file is read again because it changed during the read.
 const ATTEMPTS: u32 = 20;
+/// The pause before a file is read again.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The flags that open a path of any file type without blocking.

@@ -8,7 +8,7 @@ use crate::{Fingerprint, Watch, WatchConfig, blocking};
 /// A value that is loaded from files, and loaded again when they change. Clones share the value. While the files cannot
 /// be loaded, the last valid value stays in use.
 #[derive(derive_more::Debug)]
-// Omits the value, which may be secret.
+// The debug text omits the value, which may be secret.
 #[debug("FileValue {{ .. }}")]
 pub struct FileValue<T>(Arc<Inner<T>>);
 

@@ -75,7 +75,7 @@ impl Fingerprint {
         digests: &mut Digests,
     ) -> Self {
         digests.begin();
-        // Several stages may use the same file.
+        // Duplicates are dropped, because several stages may use the same file.
         let paths: BTreeSet<PathBuf> = paths.into_iter().collect();
         let contents = paths
             .into_iter()

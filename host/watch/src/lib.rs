@@ -125,7 +125,7 @@ impl Watch {
         self.seen.contents.keys()
     }
 
-    /// Watches the paths of this fingerprint instead, and reports changes since the fingerprint was taken.
+    /// Watches the paths of this fingerprint in place of the current ones, and reports changes since it was taken.
     pub fn expect(&mut self, seen: Fingerprint) {
         // The next check sets up the notifications of new paths, and finds earlier changes.
         self.is_due |= self.seen != seen;

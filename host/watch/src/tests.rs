@@ -11,7 +11,7 @@ use super::*;
 const SOON: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// Reports changes through notifications only.
+/// The configuration of a watch that finds changes only through notifications.
 const NOTICED: WatchConfig = WatchConfig {
     debounce: Duration::from_millis(5),
     settle: Duration::from_millis(1),

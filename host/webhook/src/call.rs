@@ -145,7 +145,7 @@ impl Caller {
         )
     }
 
-    /// Converts an error that occurs before the response is complete.
+    /// Returns the failure for an error that occurs before the response is complete.
     fn broken(&self, error: &(dyn StdError + 'static)) -> Failure {
         if let Some(failure) = find::<Failure>(error) {
             return failure.clone();

@@ -9,7 +9,7 @@ use url::Url;
 use crate::Error;
 
 #[derive(Clone, Debug, derive_more::Display)]
-// The query is left out, because it may contain a secret.
+// The displayed URL has no query, because the query may contain a secret.
 #[display("{scheme}://{authority}{}", path.path())]
 pub(crate) struct Endpoint {
     scheme: Scheme,

@@ -85,8 +85,8 @@ impl Apt {
         command
     }
 
-    /// Installs the packages of missing programs if this user is root. `purpose` is the task that needs the programs,
-    /// each of which is given with its package.
+    /// Installs the packages of missing programs if this user is root. `programs` are pairs of a program and its
+    /// package. `purpose` is the task that needs the programs.
     pub(crate) fn require_programs(&self, purpose: &str, programs: &[(&str, &str)]) -> Result<(), Error> {
         let packages: Vec<_> = programs
             .iter()

@@ -16,8 +16,8 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// Also compile the program of this revision, measure both under load in alternating rounds, and fail if a row lost
-    /// more than the noise.
+    /// Also compile the program of this revision, measure both programs under load in alternating rounds, and fail if
+    /// the current one is slower by more than the noise in any row.
     #[arg(long, value_name = "REVISION", conflicts_with = "rest")]
     compare: Option<String>,
     /// The profile of Cargo, to try the benchmarks with a development build.

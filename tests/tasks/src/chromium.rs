@@ -22,7 +22,7 @@ pub(crate) fn install() -> Result<PathBuf, Error> {
     Ok(PathBuf::from("chromedriver"))
 }
 
-/// Installs the packages of missing programs if this user is root. Each program is given with its package.
+/// Installs the packages of missing programs if this user is root. `programs` are pairs of a program and its package.
 pub(crate) fn require(programs: &[(&str, &str)]) -> Result<(), Error> {
     if programs.iter().all(|(program, _)| is_on_path(program)) {
         return Ok(());

@@ -34,8 +34,9 @@ const REFLECT2: &str = "golang-github-modern-go-reflect2-dev";
 /// The source package. Its version, 1.20, is the newest in the distribution.
 const SOURCE: &str = "kubernetes";
 
-/// The programs' paths in the packages, and the program to compile.
+/// The paths of etcd and kubectl in their packages.
 const PROGRAMS: [&str; 2] = ["usr/bin/etcd", "usr/bin/kubectl"];
+/// The program to compile.
 const API_SERVER: &str = "kube-apiserver";
 
 /// The environment variable that tells tests where the programs are.

@@ -1,8 +1,8 @@
 //! Compiles the targets of `tests/fuzz` for libFuzzer, and runs them.
 //!
 //! The compiler wrapper `tests/fuzz/rustc` instruments only the crates of this workspace; dependencies are compiled as
-//! for the tests. The stable compiler has no sanitizer, and no target runs the few lines of unsafe code in the
-//! workspace. Findings are in `target/fuzz`.
+//! for the tests. No sanitizer is used: the stable compiler has none, and no target runs the few lines of unsafe code
+//! in the workspace. Findings are in `target/fuzz`.
 
 use std::{
     collections::BTreeSet,
@@ -41,8 +41,8 @@ pub(crate) struct Fuzz {
     /// The number of targets that run concurrently.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
-    /// Passed on to the program of the one target that is named, which then runs in the foreground: a file of
-    /// `target/fuzz/artifacts` is tried again, `-help=1` shows the options of libFuzzer.
+    /// Passed on to the target's program, which then runs in the foreground; needs exactly one target. A file of
+    /// `target/fuzz/artifacts` is tried again, and `-help=1` shows the options of libFuzzer.
     #[arg(last = true)]
     rest: Vec<OsString>,
 }

@@ -11,7 +11,7 @@ use crate::{
 };
 
 pub(crate) struct Packaged {
-    /// The name in messages, and of the directory below `target`.
+    /// The name of the program in messages, and of its directory below `target`.
     pub(crate) what: &'static str,
     program: &'static str,
     package: &'static str,

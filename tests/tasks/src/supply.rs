@@ -51,7 +51,7 @@ pub(crate) fn audit(if_reachable: bool, rest: &[OsString]) -> Result<(), Error> 
         .current_dir(root()))
 }
 
-/// Reports that the advisories cannot be fetched, which is an error unless `is_optional`.
+/// Fails because the advisories cannot be fetched. If `is_optional`, only prints this.
 fn unreachable(database: &str, is_optional: bool) -> Result<(), Error> {
     let missing = format!("the advisories cannot be fetched: {database} is unreachable");
     if is_optional {

@@ -16,8 +16,7 @@ use crate::{
     folders::{at, create_directory, lock, remove_directory},
 };
 
-/// The environment variables that tell tests where npm's cache, the directory of wheels, TypeScript, Helm and clang
-/// are.
+/// The environment variable that tells tests where npm's cache is.
 pub(crate) const NPM: &str = "ADMITTANCE_TEST_NPM_CACHE";
 pub(crate) const WHEELS: &str = "ADMITTANCE_TEST_WHEELS";
 pub(crate) const TYPESCRIPT: &str = "ADMITTANCE_TEST_TYPESCRIPT";

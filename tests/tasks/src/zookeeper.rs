@@ -21,7 +21,7 @@ const PACKAGES: [&str; 4] = [
     "libsnappy-java",
 ];
 
-/// The directory of jars in the packages, and the file name of ZooKeeper's jar.
+/// The directory of jars in the packages.
 const JARS: &str = "usr/share/java";
 const ZOOKEEPER: &str = "zookeeper.jar";
 

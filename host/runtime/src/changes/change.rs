@@ -116,7 +116,8 @@ impl Host {
     pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
         let set = self.0.stores.peek().await?.set()?;
         let in_force = self.0.stores.set_of(&self.0.live.load().entry);
-        // With `ServeRest`, an invalid definition is listed as it is, and not in an earlier version.
+        // With `ServeRest`, an invalid definition is listed as it is stored. `KeepLast` would list its last valid
+        // version.
         let read = move || {
             let usable = set.usable(in_force.files(), OnBadDefinition::ServeRest);
             usable.set.documents()
@@ -124,9 +125,9 @@ impl Host {
         Ok(blocking(read).await?)
     }
 
-    /// Returns the definitions from which a chain of the live table was built. They may differ from the current ones if
-    /// those are invalid, or after a rollback. The list is empty if there is no such chain, or if the embedding program
-    /// defined it in code.
+    /// Returns the definitions from which a chain of the live table was built. They can differ from the current
+    /// definitions after a rollback, or while the current ones are invalid. The list is empty if there is no such
+    /// chain, or if the embedding program defined it in code.
     ///
     /// # Errors
     ///
@@ -208,7 +209,8 @@ impl Host {
             if needs_history && store.is_some_and(|store| store.kind() == StoreKind::Files) {
                 return Err(ChangeError::NoHistory);
             }
-            // Only modules of the changed definitions are fetched, so the change does not wait for any other servers.
+            // Only modules of the changed definitions are fetched, so the change does not wait for the servers of other
+            // modules.
             let modules = Modules::Current(Servers::Of(Arc::new(plan.modules.clone())));
             let purpose = Purpose::Change(&plan.paths);
             let built = source.build(plan.usable.clone(), modules, purpose).await?;
@@ -262,7 +264,8 @@ impl Host {
         if how.dry_run {
             return Ok(Some(applied));
         }
-        // The store is written even if the table is already live, because its content may be different or invalid.
+        // The store is written even if the table is already live, because the store's content may differ from the
+        // table, or be invalid.
         if let Some(store) = store {
             let is_announced = store.kind() == StoreKind::Files;
             if is_announced {
@@ -294,7 +297,7 @@ impl Host {
             self.settle(&state, problem);
         }
         if plan.pending.is_none() {
-            // If a rollback follows immediately, it must be compared with the definitions that were just written.
+            // A rollback that follows immediately must record that it replaces the definitions that were just written.
             let contents = Contents::from_set(&self.0.stores, &plan.change.set);
             let _ = state.source.record_contents(contents).await;
         }
@@ -345,7 +348,8 @@ impl Host {
     }
 
     /// Returns up to `most` revisions, the newest first, each with the names of the definitions that it added, changed
-    /// or removed, and of the stages whose module it changed. The oldest revision in the history has no names.
+    /// or removed, and of the stages whose module it changed. The oldest revision in the history has no names, because
+    /// it cannot be compared with an earlier one.
     pub fn revision_changes(&self, most: usize) -> Vec<(Revision, Vec<String>)> {
         let live = self.0.live.load();
         // One more revision is read, to compare the oldest returned revision with it.

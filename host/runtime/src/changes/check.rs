@@ -33,8 +33,8 @@ impl Host {
     pub async fn check(&self, version: DefinitionFile) -> Result<Checked, Error> {
         let source = self.0.state.lock().await.source.clone();
         let path = version.path.clone();
-        // The names of entries are unique in their store, so entries conflict only with files. An exception is checked
-        // together with all entries, because it may refer to stages in any of them.
+        // An exception is checked together with all definitions, because it may refer to stages in any of them. Other
+        // entries of a store are checked only with files, because names are unique in the store.
         let names_others = version
             .expected_id
             .as_ref()

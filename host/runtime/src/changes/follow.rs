@@ -36,7 +36,7 @@ impl Host {
         loop {
             {
                 let state = self.0.state.lock().await;
-                // The new definitions may name other modules.
+                // The newest definitions may name different module files.
                 watch.expect(state.source.modules.clone());
                 schedule.set(&state.source.refreshed, Instant::now());
             }

@@ -35,8 +35,8 @@ pub(super) async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, Chang
     let (change, mistakes) = edited(source, edit).await?;
     let usable = source.usable(change.set.clone()).await?;
     let paths: Vec<PathBuf> = change.files.iter().map(|file| file.path.clone()).collect();
-    // A definition that is applied as it is already stored is not in `paths`, because it is not written again. It may
-    // be invalid nevertheless.
+    // If an applied definition equals the stored one, it is not written, so its file is not in `paths`. It may be
+    // invalid nevertheless, so it is found by its id.
     let is_applied = |id: &DefinitionId| change.effects.iter().any(|(applied, _)| applied == id);
     let mut own = usable.bad.clone();
     own.retain(|bad| paths.contains(&bad.path) || bad.id.as_ref().is_some_and(is_applied));

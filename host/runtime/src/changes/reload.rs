@@ -41,8 +41,8 @@ impl Host {
         }
     }
 
-    /// Reloads like [`reload`](Self::reload), requesting only these modules from servers. Stops early if `watch`
-    /// reports another change.
+    /// Reloads like [`reload`](Self::reload), but requests only the modules in `servers` from servers. Stops early if
+    /// `watch` reports another change.
     pub(crate) async fn reload_with(
         &self,
         servers: Servers,
@@ -53,7 +53,7 @@ impl Host {
             let state = self.0.state.lock().await;
             (state.source.clone(), self.table().revision())
         };
-        // The lock is not held, because reading may wait for files that are being written or for a slow disk.
+        // `state` is not locked here, because reading may wait for files that are being written or for a slow disk.
         let contents = self.0.stores.read().await;
         let _building = self.building();
         let input = before.input(contents).await.map_err(Arc::new)?;

@@ -72,7 +72,8 @@ impl SmallestFirstLimit {
                 state.working += 1;
                 next
             };
-            // If the receiver is gone, sending drops the permit, which takes this lock, so the lock is released first.
+            // The state must not be locked here: if the receiver is gone, sending drops the permit, which locks the
+            // state.
             drop(next.send(WorkPermit(self.clone())));
         }
     }

@@ -75,8 +75,8 @@ impl Stores {
     }
 
     /// Reads all stores without recording the result as known. If the result differs from the known content,
-    /// [`changed`](Self::changed) completes even if the caller is dropped, because a store reports each change only
-    /// until it is read.
+    /// [`changed`](Self::changed) completes, even if the caller is dropped. This is needed because a store no longer
+    /// reports a change that was read.
     pub(crate) async fn peek(self: &Arc<Self>) -> Result<Contents, Error> {
         let stores = self.clone();
         let reading = tokio::spawn(async move {
@@ -172,7 +172,7 @@ impl Stores {
         self.set(files_of(self.known()))
     }
 
-    /// Returns the definitions after these contents were read. A store that could not be read keeps its known content.
+    /// Returns the definitions in these contents, and the known definitions of stores that could not be read.
     pub(crate) fn set_after_reading(&self, contents: &Contents) -> DefinitionSet {
         contents
             .parsed
@@ -191,7 +191,7 @@ fn sorted(mut files: Vec<DefinitionFile>) -> StoreContent {
 }
 
 impl Contents {
-    /// Returns the snapshots after this reading. A store that could not be read keeps its content in `known`.
+    /// Returns the snapshots that replace `known`. A store that could not be read keeps its known content.
     fn after(&self, known: &[StoreSnapshot]) -> Vec<StoreSnapshot> {
         let after = |(read, known): (&Result<StoreContent, StoreError>, &StoreSnapshot)| StoreSnapshot {
             content: read.as_ref().ok().or(known.content.as_ref()).cloned(),

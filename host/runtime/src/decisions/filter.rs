@@ -30,7 +30,7 @@ pub struct DecisionFilter {
     /// The verdicts; empty for any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub verdict: Vec<DecisionVerdict>,
-    /// The time before which decisions are not listed.
+    /// The time from which decisions are listed. Earlier ones are left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Moment>,
 }

@@ -95,8 +95,8 @@ impl DecisionLog {
         }
     }
 
-    /// Returns the newest decisions with ids smaller than `before`: at most `limit`, and at most
-    /// [`PAGE_BYTES`](Self::PAGE_BYTES), not counting objects.
+    /// Returns the newest decisions with ids smaller than `before`: at most `limit` decisions, whose size without
+    /// objects is at most [`PAGE_BYTES`](Self::PAGE_BYTES).
     pub fn list(&self, filter: &DecisionFilter, before: Option<u64>, limit: usize) -> DecisionList {
         let oldest = filter.since.map_or(0, Moment::as_micros);
         let mut decisions = Vec::new();
@@ -117,9 +117,9 @@ impl DecisionLog {
     }
 
     /// Returns the newest decisions with this uid and ids smaller than `before`, in ascending order and with their
-    /// objects: at most [`PAGE_OF_UID`](Self::PAGE_OF_UID) and [`PAGE_BYTES`](Self::PAGE_BYTES). Also returns how many
-    /// older decisions have this uid. There may be many: kube-apiserver sends a request to several paths, and clients
-    /// choose uids.
+    /// objects: at most [`PAGE_OF_UID`](Self::PAGE_OF_UID) decisions, of at most [`PAGE_BYTES`](Self::PAGE_BYTES). Also
+    /// returns how many older decisions have this uid. There may be many: kube-apiserver sends a request to several
+    /// paths, and clients choose uids.
     pub fn get(&self, uid: &str, before: Option<u64>) -> (Vec<LoggedDecision>, usize) {
         let entries = self.newest_first(before);
         let matching = entries.filter(|entry| entry.read().is_some_and(|packed| packed.uid == uid));

@@ -25,7 +25,7 @@ pub(super) struct LogEntry {
 #[derive(Clone, Debug)]
 pub(super) struct Unpacked {
     pub(super) at: Moment,
-    /// The outcome without its object; `None` if it is packed completely.
+    /// The outcome without its object; `None` if the whole outcome is packed.
     outcome: Option<Arc<Outcome>>,
     origin: RequestOrigin,
 }
@@ -242,8 +242,8 @@ impl<'a> Packed<'a> {
 
 impl RequestOrigin {
     /// Adopts the properties of this request if they differ from the current ones. The decisions of a thread share one
-    /// copy of equal properties. They do not share it with requests, because several threads would then update one
-    /// reference count, which slows requests down.
+    /// copy of equal properties. Sharing the requests' own copy would slow requests down, because several threads would
+    /// update one reference count.
     fn update(&mut self, request: &Request) {
         let is_same = self.0.as_deref().is_some_and(|(front, identity, spelling)| {
             let is_same_front = match (front, &request.front) {

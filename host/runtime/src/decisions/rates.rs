@@ -70,8 +70,8 @@ pub(super) fn chain_rates(
 }
 
 impl ChainCounts {
-    /// Counts a request from its rows of one chain. Ignores rows of a second round only, because the first round has
-    /// counted the request.
+    /// Counts a request from its rows of one chain. If all rows are from a second round, does nothing, because the
+    /// request was counted in its first round.
     fn add(&mut self, rows: &[TraceRow], decision: &Decision, part: usize) {
         if rows.iter().all(|row| row.round > 1) {
             return;

@@ -246,7 +246,7 @@ pub struct ChainRates {
     /// The number of requests that were refused because a stage of the chain failed.
     pub failed: u64,
     /// The median of the time in the chain, in microseconds. Stages in mode `Audit` count only if the chain called no
-    /// others.
+    /// other stages.
     pub p50_microseconds: u64,
     /// The time in the chain that 99 of 100 requests do not exceed, in microseconds.
     pub p99_microseconds: u64,

@@ -67,8 +67,8 @@ pub struct RecordingNote {
     /// The answers to HTTP requests by plugins, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub http: Vec<Redacted<HttpAnswer>>,
-    /// The objects that plugins looked up, and roles that grant what access reviews by plugins allowed; absent if
-    /// plugins looked nothing up.
+    /// The objects that plugins looked up. If plugins reviewed the access of users, these include roles that grant the
+    /// allowed access. Absent if plugins looked nothing up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<Vec<Redacted>>,
     /// The number of answers and objects that were left out, because one request had too many.

@@ -16,12 +16,14 @@ use parking_lot::{Mutex, MutexGuard};
 use super::packed::{LogEntry, RequestOrigin, Unpacked};
 use crate::decisions::observer::Observed;
 
-/// The maximum number, and the maximum size in bytes, of the decisions that a thread collects.
+/// The maximum number of decisions that a thread collects.
 const COLLECTED: usize = 16;
+/// The maximum size of the decisions that a thread collects, in bytes.
 const COLLECTED_BYTES: usize = 64 << 10;
 
-/// The maximum number, and the maximum size in bytes, of the decisions that a reader copies while it locks the ring.
+/// The maximum number of decisions that a reader copies while it locks the ring.
 const COPIED: usize = 256;
+/// The maximum size of the decisions that a reader copies while it locks the ring, in bytes.
 const COPIED_BYTES: usize = 1 << 20;
 
 pub(super) struct Memory {

@@ -14,7 +14,7 @@ use diffy::DiffOptions;
 
 use super::{Comparison, ModuleChange, RevisionDetail, RevisionModule};
 
-/// The maximum number of line pairs to compare. In texts without common lines, each pair takes time.
+/// The maximum number of line pairs in a diff. If two texts have no lines in common, the diff compares every pair.
 const MOST_PAIRS: usize = 25_000_000;
 
 pub(crate) fn compare(from: &RevisionDetail, to: &RevisionDetail) -> Comparison {
@@ -69,7 +69,7 @@ pub(crate) fn changed_names(from: &RevisionDetail, to: &RevisionDetail) -> Vec<S
         let stage = format!("{}{candidate}", change.stage);
         match (&change.from, &change.to) {
             (Some(_), Some(to)) => names.push(format!("{stage}: {}", plugin(to))),
-            // The name of the changed chain is in the list already.
+            // The definition that added or removed the stage is in the list already.
             _ if has_definitions => {}
             (_, Some(to)) => names.push(format!("added {stage}: {}", plugin(to))),
             (_, None) => names.push(format!("removed {stage}")),
@@ -137,7 +137,8 @@ fn id_of(document: &serde_json::Value) -> Option<DefinitionId> {
     })
 }
 
-/// Writes a unified diff. If the texts have too many lines to compare, it removes all old lines and adds all new ones.
+/// Writes a unified diff. If the texts have too many lines to compare, the diff removes all old lines and adds all new
+/// ones.
 fn difference([old_name, new_name]: [String; 2], old: &str, new: &str) -> String {
     let (old_lines, new_lines) = (old.lines().count(), new.lines().count());
     if old_lines * new_lines <= MOST_PAIRS {

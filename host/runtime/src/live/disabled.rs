@@ -89,10 +89,11 @@ pub enum DisableError {
     Invalid(String),
 }
 
-/// The shortest and the longest duration, and the maximum number of characters of the reason. To disable a stage for
-/// longer, change the stage's definition.
+/// The shortest time for which a stage can be disabled.
 const SHORTEST: Duration = Duration::from_secs(1);
+/// The longest time for which a stage can be disabled. To disable it for longer, change its definition.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+/// The maximum number of characters of the reason.
 const LONGEST_REASON: usize = 1000;
 
 /// The number of names that an error lists. Further names are only counted.
@@ -193,7 +194,7 @@ impl Host {
         for disabled in &ended {
             metrics::stage_disabled(&disabled.stage, false);
         }
-        // `keep` logs its own failures, and the next start checks again which times have ended.
+        // `keep` logs its own failures. If it fails, the next start enables these stages again.
         let _ = self.0.disabled.keep().await;
         ended.iter().for_each(log_end);
     }

@@ -12,7 +12,7 @@ use crate::{
     status::metrics,
 };
 
-/// An exception in a table. Each stage to which the exception applies also has it in its specification.
+/// An exception in a table. The specifications of the stages to which it applies contain it too.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveException {
     pub(crate) definition: ExceptionDefinition,
@@ -61,7 +61,7 @@ impl LiveException {
     }
 }
 
-/// Logs problems of exceptions that are new since `before`, and sets the metric of each exception's expiry time.
+/// Logs the problems that the exceptions in `before` did not have, and sets the metric of each exception's expiry time.
 pub(crate) fn log_new(before: &[LiveException], now: &[LiveException], moment: Moment) {
     let expired = |live: &LiveException| (live.name().to_owned(), live.until());
     for live in now {

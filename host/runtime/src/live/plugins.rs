@@ -188,7 +188,7 @@ pub(crate) struct Preparation {
 #[derive(Debug, Default)]
 pub(crate) struct Plugins(Mutex<HashMap<Key, Vec<Weak<Loaded>>>>);
 
-/// The digest of a plugin's module, its settings, and the name of its stage.
+/// The digest of a plugin's module, the plugin's settings, and the name of its stage.
 type Key = (String, String, String);
 
 pub(crate) struct LoadedPlugin {

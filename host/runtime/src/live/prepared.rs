@@ -27,7 +27,7 @@ pub(crate) struct PreparedTables {
 }
 
 impl PreparedTables {
-    /// Moves the newest table to `earlier`, because the live table contains the newest definitions.
+    /// Moves the newest table to `earlier`. Called when the live table contains the newest definitions.
     pub(crate) fn retire_newest(&mut self) {
         if let Some(newest) = self.newest.take() {
             self.earlier = Some(newest);

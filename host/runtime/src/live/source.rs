@@ -115,11 +115,11 @@ impl Source {
 
     /// Checks the definitions, and takes a fingerprint of the module files that they name.
     pub(crate) async fn input(&self, contents: Contents) -> Result<Input, Error> {
-        // The modules that definitions in an unreachable store name are still watched.
+        // The last known definitions of an unreachable store are included, so that their modules are still watched.
         let known = self.usable(self.stores.set_after_reading(&contents)).await?;
         let served = known.served();
         let (modules, refreshed, is_current) = blocking(move || {
-            // Invalid definitions name no modules. They are read again when they change.
+            // If the definitions are invalid, no modules are watched: the definitions have to change first.
             let chains = served.chains().unwrap_or_default();
             let plugins = || chains.iter().flat_map(plugins);
             let modules = Fingerprint::read(plugins().flat_map(files));
@@ -127,7 +127,7 @@ impl Source {
             (modules, refreshed.collect(), served.is_current())
         })
         .await?;
-        // The watch does not report changes from before the fingerprint, so these files must be read again.
+        // The watch does not report files that changed before the fingerprint was taken, so they must be read again.
         let known = if is_current { known } else { known.uncached() };
         Ok(Input {
             contents,

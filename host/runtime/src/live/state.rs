@@ -171,7 +171,7 @@ impl Host {
         TableProblem::of_bad(bad, self.0.live.load().problem.as_ref())
     }
 
-    /// Logs how the problem has changed. Call it once the status shows the change.
+    /// Logs how the problem has changed. Called after the status shows the change.
     fn log_problem(&self, before: &LiveState) {
         log_bad(before.problem.as_ref(), self.0.live.load().problem.as_ref());
     }

@@ -72,8 +72,8 @@ impl Host {
     }
 }
 
-/// Returns whether the version of the definition itself is served. It is served even if its stages use their last
-/// modules, or lack their modules and fail.
+/// Returns whether a definition with a problem is served in its current version: with the modules that its stages used
+/// last, or with stages that fail because they lack their modules.
 fn keeps_version(served: Served) -> bool {
     matches!(served, Served::LastModules | Served::FailingStages)
 }

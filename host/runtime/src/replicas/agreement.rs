@@ -194,7 +194,7 @@ pub struct ReplicaStatus {
 }
 
 impl ReplicaStatus {
-    /// Returns the status of a replica. `own` is the name of the replica that asks.
+    /// Returns the status of a replica. `own` is the name of the replica that creates the status.
     pub fn new(replica: &Replica, own: &str, target: Option<Digest>) -> Self {
         let Report {
             live,

@@ -38,7 +38,7 @@ const CALLS_IN_FLIGHT: u32 = 8;
 /// The number of evaluations whose plugins stay loaded, so that evaluating another object compiles nothing.
 const KEPT_EVALUATIONS: usize = 4;
 
-/// The maximum number of plugins that stay loaded for each of these evaluations.
+/// The maximum number of plugins that stay loaded for one evaluation.
 const KEPT_PLUGINS: usize = 16;
 
 /// The size above which an evaluation omits the schema of settings, in bytes.

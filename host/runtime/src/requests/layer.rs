@@ -279,7 +279,7 @@ impl LayerState {
             Box::pin(adding).await?;
             let state = head.extensions.get::<StoredState>();
             let stored = state.and_then(|state| state.object.as_ref());
-            // Applying a patch is more work than reading a body.
+            // The dialect may apply a patch to the stored object, which is more work than reading the body.
             work = body.len() + stored.map_or(0, |stored| stored.text().len());
         }
         let (dialect, original) = (self.dialect.clone(), body.clone());

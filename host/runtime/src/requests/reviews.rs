@@ -76,8 +76,8 @@ impl ReviewService {
     }
 
     /// Also answers reviews at `/definitions`, in which the API server asks about definitions before it stores them.
-    /// Definitions with mistakes are denied. `read` must read objects as the store does; those for which it returns
-    /// `None` are allowed.
+    /// Definitions with mistakes are denied. `read` must read objects as the store does. Objects for which `read`
+    /// returns `None` are allowed.
     pub fn definitions(
         self,
         read: impl Fn(&Object) -> Option<DefinitionFile> + Send + Sync + 'static,
@@ -89,7 +89,7 @@ impl ReviewService {
 
     /// Creates the reply to a request that ends before its review is answered.
     pub fn reply(&self, end: &EndReason<'_>) -> Response<Bytes> {
-        // kube-apiserver retries within its own deadline if it is told of an overload.
+        // In case of overload, `Retry-After` makes kube-apiserver repeat the call within its own deadline.
         let response = end.with_retry_after(status_reply(end.status(), &end.to_string()));
         Passage::Ended(end.as_str()).mark(response)
     }

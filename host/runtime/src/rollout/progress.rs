@@ -22,7 +22,8 @@ pub struct RolloutProgress {
     /// The number of times that the rollout was restarted after an abort.
     #[serde(default)]
     pub attempt: u32,
-    /// The number of changes of step or state in any replica. Replicas order changes by it, since their clocks differ.
+    /// The number of changes of step or state in any replica. Replicas order changes by this number, since their clocks
+    /// differ.
     #[serde(default)]
     pub changes: u64,
     /// The index of the current step.

@@ -236,7 +236,7 @@ async fn a_rollout_that_reaches_a_limit_is_aborted() {
         let (state, _, reason) = shown(&rollouts, &rollout);
         assert_eq!(state == Aborted, expected.is_some());
         assert_eq!(reason.as_deref(), expected);
-        // After a restart, the rollout counts from zero.
+        // When a user restarts an aborted rollout, it counts from zero.
         if state == Aborted {
             rollouts.steer(STAGE, Resume, None).unwrap();
             assert!(!rollouts.advance());
@@ -326,7 +326,7 @@ async fn replicas_adopt_the_latest_change_of_any_replica() {
     let mut late = live(&rollouts[0]);
     exchange(&mut late, &mut one);
     assert_eq!(at(&late).0, Aborted);
-    // A rollout of another candidate does not adopt it.
+    // A rollout of another candidate does not adopt the abort.
     let mut another = Rollouts::default();
     another.adopt([rollout("two", "{ percent: 20 }")].into_iter());
     assert!(!another.follow(one.list()));

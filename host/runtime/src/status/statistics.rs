@@ -83,7 +83,7 @@ impl StageStatistics {
     }
 
     pub(crate) fn record(&self, row: &TraceRow) {
-        // Other results mean that the stage was not called.
+        // A result without an index means that the stage was not called.
         let Some(index) = index(&row.result) else { return };
         let mut counts = self.0.lock();
         if let Some(count) = counts.results.get_mut(index) {

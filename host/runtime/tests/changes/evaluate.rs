@@ -254,7 +254,7 @@ async fn an_evaluation_calls_webhooks_only_if_that_is_allowed() {
         evaluated.decision.stages[0].failure.as_deref(),
         Some("unreachable")
     );
-    // A chain for other kinds does not apply.
+    // A chain that matches only Nodes does not apply to the Pod.
     let nodes = text.replace("[Pod]", "[Node]");
     assert!(
         evaluate(&host, &nodes, pod(json!({})))

@@ -126,7 +126,7 @@ async fn a_file_that_loses_its_definitions_keeps_them_in_force() {
         assert_eq!(live(&host), "1 a=1 b=1 !", "{expected}");
         let mistakes = host.status().problem.unwrap().mistakes;
         assert!(mistakes[0].contains("b.yaml"), "{mistakes:?}");
-        // `check` reports the same mistake.
+        // `admittance check` loads the files in this way, and so reports the same mistake.
         let error = Definitions::load(&[scene.chains()]).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }

@@ -79,8 +79,8 @@ async fn a_hanging_apply_delays_no_other_change() {
     soon("a rollback", host.rollback(1, None)).await;
     assert_eq!(live(&host), "4 a=1");
 
-    // Cancelling the apply also cancels the preparation.
     assert!(!applying.is_finished());
+    // Cancelling the apply also cancels the preparation of its plugin.
     applying.abort();
     until_building(&host, false).await;
 }

@@ -1,4 +1,4 @@
-//! Tests recordings of requests that the chains process at the same time.
+//! Tests the recording of requests while the chains process them.
 
 use std::{sync::Arc, time::Duration};
 

@@ -74,7 +74,7 @@ async fn an_applied_definition_is_live_until_it_is_deleted() {
             (1, &Origin::Start, None),
         ]
     );
-    // The table of the written files is already live.
+    // Reloading has no effect, because the table of the written files is already live.
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 b=1");
 }

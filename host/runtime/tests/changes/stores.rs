@@ -41,7 +41,7 @@ pub(crate) async fn until(host: &Host, expected: &str) {
     assert!(waited.is_ok(), "{expected} never comes: {}", live(host));
 }
 
-/// Makes a host follow its definitions until it is dropped.
+/// A task in which a host follows its definitions. Dropping this value ends the task.
 pub(crate) struct FollowTask(tokio::task::JoinHandle<()>);
 
 impl FollowTask {

@@ -63,7 +63,7 @@ async fn changed_definitions_are_written_back_to_their_store() {
             (Origin::Start, None),
         ]
     );
-    // The written definitions are already live.
+    // Reloading has no effect, because the written definitions are already live.
     host.reload().await.unwrap();
     assert_eq!(live(&host), "5 a=1");
 }
@@ -133,8 +133,7 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
     let history = scene.folder.path().join("history");
     let file = scene.chains().join("a.yaml");
     let [x, y] = [bcs("x", "Application", "1"), bcs("y", "Secret", "1")];
-    // Each character of `order` adds a place to the host: `f` the file, `d` the directory, and a digit the store of
-    // this number.
+    // Each character of `order` adds a source of definitions: `f` the file, `d` the directory, `1` or `2` a store.
     let orders = |order: &str| {
         let builder = Host::builder().history(&history);
         order.chars().fold(builder, |builder, place| match place {

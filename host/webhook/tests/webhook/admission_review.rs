@@ -209,7 +209,7 @@ const EMPTY: &str = "the webhook denied the request without explanation";
 #[tokio::test]
 async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
     use Expected::{Allow, Deny, Invalid, Patch};
-    // [{"op":"add","path":"/x","value":1}]
+    // The base64 form of `[{"op":"add","path":"/x","value":1}]`.
     const ADD: &str = "W3sib3AiOiJhZGQiLCJwYXRoIjoiL3giLCJ2YWx1ZSI6MX1d";
     let v1 = |response: Value| json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
     let beta = |response: Value| json!({"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "response": response});

@@ -16,7 +16,7 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        // All CAs have one name, so that only their signatures distinguish them.
+        // All CAs have the same name, so that only their keys distinguish them.
         params.distinguished_name.push(DnType::CommonName, "test CA");
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }

@@ -366,7 +366,7 @@ fn a_disabled_decision_log_keeps_no_decisions() {
     );
 }
 
-/// Returns the next items of a stream: the uid of a decision, or the number of missed decisions.
+/// Returns the next `count` items of a stream, each as the uid of a decision or as the number of missed decisions.
 async fn next(stream: &mut DecisionStream, count: usize) -> Vec<String> {
     let items: Vec<_> = stream.by_ref().take(count).collect().await;
     let items = items.into_iter().map(|item| match item {

@@ -139,8 +139,8 @@ pub(super) fn redact_lookup(
     (Redacted(object), count)
 }
 
-/// Redacts a server's answer: these values, the values in its queries, and Secrets. Also returns the number of
-/// redactions.
+/// Redacts a server's answer: the configured values, the query values in its URLs, and Secrets. Also returns the number
+/// of redactions.
 pub(super) fn redact_answer(
     mut answer: HttpAnswer,
     redactions: &[Redaction],
@@ -150,7 +150,8 @@ pub(super) fn redact_answer(
     (Redacted(answer), count)
 }
 
-/// Redacts these values, and Secrets, in a review's request and response. Also returns the number of redactions.
+/// Redacts the configured values, and Secrets, in a review's request and response. Also returns the number of
+/// redactions.
 pub(super) fn redact_review(
     request: &Request,
     redactions: &[Redaction],

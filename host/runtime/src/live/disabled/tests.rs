@@ -237,8 +237,8 @@ async fn a_disabled_stage_stays_disabled_after_a_restart() {
     drop(host);
     let host = start().await;
     let shown = disabled_stages(&host);
-    // Times on disk are rounded to milliseconds.
     assert_eq!(shown.len(), 1);
+    // Times on disk are rounded to milliseconds, so the texts of the times are compared.
     assert_eq!(shown[0].until.to_string(), switched.disabled.until.to_string());
     assert!(admit(&host).await.is_allowed());
     host.enable(&id("pods/images"), None).await.unwrap();

@@ -120,7 +120,7 @@ async fn stored(
             CompiledCode::Memory(code) => Prepared::from_bytes(code, &header),
         };
         let loaded = prepared.and_then(|prepared| sandbox.load(&prepared, &config));
-        // Another program may have removed the file meanwhile, or the system refuses to map it.
+        // Another program may have removed the file meanwhile, or the system may refuse to map it.
         if let Err(Error::Artifact(reason)) = loaded {
             tracing::warn!(
                 reason,

@@ -4,7 +4,7 @@ fn hash(name: &str) -> Digest {
     Digest::of(name)
 }
 
-/// Creates a replica from `NAME LIVE PREPARED`, which the marks `dead`, `leader` and `problem` may follow.
+/// Creates a replica from `NAME LIVE PREPARED`, optionally followed by `dead`, `leader`, `problem` or `earlier-B`.
 fn replica(text: &str) -> Replica {
     let words: Vec<&str> = text.split(' ').collect();
     let has = |mark: &str| words.contains(&mark);
