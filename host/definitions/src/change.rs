@@ -41,7 +41,7 @@ pub struct Change {
     pub effects: Vec<(DefinitionId, AppliedEffect)>,
     /// The files to write and remove; empty if nothing changes.
     pub files: Vec<FileChange>,
-    /// Warnings about what the change drops from the texts, such as comments.
+    /// Warnings about what is lost when the files are rewritten, such as comments.
     pub losses: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ pub enum Expected {
 /// The path and the kind of store to which a new definition is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// Whether the definition is written to a file or to an entry.
+    /// Whether the definition is written to a file or to an entry of a store.
     pub kind: StoreKind,
     /// The path. If a file with this path exists, the new file gets a similar name.
     pub path: PathBuf,
@@ -84,7 +84,7 @@ pub enum AppliedEffect {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FileChange {
-    /// The path of the file in its set.
+    /// The path of the file, as in its definition set.
     pub path: PathBuf,
     /// The current text; `None` if the file does not exist.
     pub before: Option<String>,
@@ -93,7 +93,7 @@ pub struct FileChange {
 }
 
 impl FileChange {
-    /// Creates the change that replaces one text of this file with another; `None` stands for a missing file.
+    /// Creates the change of the file's text from `before` to `after`; `None` means that the file does not exist.
     pub fn new(path: impl Into<PathBuf>, before: Option<String>, after: Option<String>) -> Self {
         Self {
             path: path.into(),

@@ -7,7 +7,7 @@ use admittance_conditions::{CelConditions, ConditionError, MatchCondition};
 
 use crate::document::{Fields, Node, quoted};
 
-/// The name for checking an expression whose own name is invalid.
+/// The name with which an expression is compiled if its own name is invalid.
 const VALID_NAME: &str = "condition";
 
 pub(crate) fn read(fields: &mut Fields<'_>) -> MatchConditions {
@@ -27,7 +27,6 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> MatchConditions {
     conditions.into()
 }
 
-/// Reads named conditions, and compiles their expressions with `compile`.
 pub(crate) fn read_with(
     entries: &[Node<'_>],
     mut compile: impl FnMut(&str, &str) -> Result<MatchCondition, ConditionError>,
@@ -62,7 +61,7 @@ fn read_one<'a>(
             }
         }
     }
-    // If the name is invalid, the expression is compiled with a valid name, so that its mistakes are reported too.
+    // If the name is missing or invalid, a valid one is used, so that mistakes in the expression are reported too.
     let mut compiled = compile(name.unwrap_or(VALID_NAME), expression.unwrap_or("true"));
     if let Err(ConditionError::Name { name, why }) = &compiled {
         if let Some(node) = &name_node {

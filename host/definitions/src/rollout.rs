@@ -95,7 +95,7 @@ impl RolloutDefinition {
 }
 
 impl RolloutLimit {
-    /// Returns the number of affected requests at which the rollout ends, if there are `of` requests in all.
+    /// Returns the number of failures or refusals at which the rollout ends, if the step has had `of` requests.
     pub fn out_of(self, of: u64) -> u64 {
         match self {
             Self::Count(limit) => limit,

@@ -157,8 +157,8 @@ impl DefinitionSet {
     }
 
     /// Returns the stored definitions in the order of files and lines, and then the unusable entries. Definitions with
-    /// mistakes are included. A definition whose kind and name cannot be read is included only if it is an entry that
-    /// its path identifies.
+    /// mistakes are included. A definition whose kind and name cannot be read is included only if it is an entry whose
+    /// path identifies it.
     pub fn documents(&self) -> Vec<StoredDefinition> {
         stored::all(self)
     }

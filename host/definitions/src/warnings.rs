@@ -30,8 +30,8 @@ impl ChainDefinition {
         warnings
     }
 
-    /// Warns if requests that match the chain's rules are never sent to the host, and about rule entries that match no
-    /// request that is sent.
+    /// Warns if some or all requests that match the chain's rules are never sent to the host. Also warns about rule
+    /// entries that match no request that is sent to it.
     pub fn unreached(&self, reach: &Reach) -> Vec<Mistake> {
         let mut warnings = self.warnings_of_entries(|rule| {
             // A stage with an expansion has rules for generated objects, which are in no request.

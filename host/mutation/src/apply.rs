@@ -19,7 +19,6 @@ pub(crate) struct Growth {
 impl Growth {
     const INTERVAL: usize = 1024;
 
-    /// Creates the limits for an object of this size in bytes.
     pub(crate) fn for_size(size: usize, deadline: Deadline) -> Self {
         let limit = Patch::result_limit(size);
         Self {

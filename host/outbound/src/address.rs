@@ -48,7 +48,7 @@ impl Resolver {
     }
 }
 
-/// Returns the networks that are allowed besides public addresses. An origin that is an IP address needs none.
+/// Returns the networks that are allowed besides public addresses. If the origin is an IP address, none is needed.
 pub(crate) fn networks(grant: &HttpGrant) -> Vec<IpNet> {
     let mut networks = grant.networks.clone();
     if grant.origin.is_localhost() {

@@ -10,7 +10,7 @@ const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", 
 /// admission request.
 const BODY_LIMIT: usize = 1 << 20;
 
-/// The largest number of headers, and their largest total size in bytes. Servers commonly accept this much.
+/// The maximum number of headers, which servers commonly accept. The next constant is their maximum size in bytes.
 const HEADERS_LIMIT: usize = 64;
 const HEADERS_SIZE_LIMIT: usize = 16 << 10;
 

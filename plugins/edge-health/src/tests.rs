@@ -29,7 +29,8 @@ fn node_object(name: &str, ready: &str, annotations: Value) -> Value {
     })
 }
 
-/// Returns nodes: `lost` and `far` are disconnected and healthy, `dead` is marked, `near` is ready, `ill` is not.
+/// Returns nodes: `lost` and `far` are disconnected and healthy, `dead` is disconnected and marked as unhealthy, `near`
+/// is ready, and `ill` is connected and not ready.
 fn nodes() -> [Value; 5] {
     [
         node_object("lost", "Unknown", Value::Null),
@@ -57,7 +58,7 @@ fn judged(settings: &Value, request: RequestBuilder) -> Outcome {
 }
 
 #[test]
-fn the_description_declares_node_lookups_and_resources() {
+fn the_plugin_declares_node_lookups_and_its_resources() {
     let description = testing::describe::<EdgeHealth>();
     assert!(description.mutates);
     assert!(matches!(

@@ -254,7 +254,6 @@ fn looks_like_registry(component: &str) -> bool {
         || component.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
-/// Returns the registry without its port.
 fn host_of(registry: &str) -> &str {
     match registry.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => host,

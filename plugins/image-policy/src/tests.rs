@@ -437,7 +437,7 @@ fn every_mistake_in_the_settings_is_reported() {
 }
 
 #[test]
-fn the_description_has_a_schema_and_resources() {
+fn the_plugin_declares_its_settings_schema_and_its_resources() {
     let description = testing::describe::<ImagePolicy>();
     assert_eq!(description.name, "image-policy");
     assert!(description.mutates && !description.summary.is_empty() && description.capabilities.is_empty());

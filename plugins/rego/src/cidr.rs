@@ -20,8 +20,8 @@ pub(crate) fn contains(outer: &str, inner: &str) -> Option<bool> {
     }
 }
 
-/// Implements `net.cidr_contains_matches`: returns a pair of keys for each of the `networks` and each of the `others`
-/// that it contains.
+/// Implements `net.cidr_contains_matches`: for each network in `networks` that contains one in `others`, returns the
+/// pair of their keys.
 pub(crate) fn contains_matches(networks: &Value, others: &Value) -> Option<Value> {
     let (networks, others) = (keyed(networks)?, keyed(others)?);
     let mut pairs = BTreeSet::new();

@@ -13,7 +13,6 @@ use crate::{
     source, walk,
 };
 
-/// A policy that is ready for evaluation.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     engine: Engine,
@@ -22,7 +21,6 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// Evaluates the rule for this input.
     pub(crate) fn evaluate(&mut self, input: Value) -> Result<Value, String> {
         if let Some(remembered) = &self.remembered {
             remembered.begin(&input);

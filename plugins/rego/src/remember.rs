@@ -104,8 +104,8 @@ fn name(index: usize) -> String {
     format!("__remembered_{index}")
 }
 
-/// Returns an engine with these modules that caches calls. `None` if there is no function for which caching is faster.
-/// `texts` are the texts of the modules; `new` creates an engine without modules.
+/// Returns an engine with these modules, in which the results of functions are cached; `None` if caching would make no
+/// function faster. `texts` are the texts of the modules; `new` creates an engine without modules.
 pub(crate) fn remembering(
     modules: &[Ref<Module>],
     texts: &[Text],

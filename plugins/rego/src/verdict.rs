@@ -5,7 +5,6 @@ use regorus::Value;
 
 use crate::{format, settings::Action};
 
-/// A constraint, ready for evaluation.
 #[derive(Debug)]
 pub(crate) struct PreparedConstraint {
     pub(crate) prefix: String,

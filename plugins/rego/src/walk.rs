@@ -9,7 +9,6 @@ pub(crate) fn queries(module: &Module, visit: &mut dyn FnMut(&Query)) {
     });
 }
 
-/// Calls `visit` for every expression of the module.
 pub(crate) fn expressions(module: &Module, visit: &mut dyn FnMut(&Expr)) {
     each(module, &mut |part| {
         if let Part::Expression(expression) = part {
@@ -18,7 +17,6 @@ pub(crate) fn expressions(module: &Module, visit: &mut dyn FnMut(&Expr)) {
     });
 }
 
-/// Calls `visit` for every expression of a rule.
 pub(crate) fn of_rule(rule: &Rule, visit: &mut dyn FnMut(&Expr)) {
     each_of_rule(rule, &mut |part| {
         if let Part::Expression(expression) = part {

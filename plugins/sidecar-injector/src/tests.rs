@@ -221,7 +221,7 @@ fn an_annotation_opts_a_workload_in_or_out() {
 }
 
 #[test]
-fn the_annotation_may_be_on_the_object_or_have_another_name() {
+fn the_opt_in_annotation_may_be_on_the_object_or_have_another_name() {
     let mut settings = settings();
     settings["annotation"] = "example.com/inject".into();
     let object = |on_object: Value, on_template: Value| {
@@ -346,7 +346,7 @@ fn injected_containers_without_names_are_recognized() {
 }
 
 #[test]
-fn containers_under_keys_in_another_case_are_not_missed() {
+fn a_workload_with_keys_in_another_case_is_denied() {
     let object = json!({"apiVersion": "v4", "kind": "application", "spec": {"template": {"spec": {"Containers": []}}}});
     let outcome = run(&settings(), testing::create(&object));
     assert!(

@@ -29,7 +29,7 @@ pub(crate) fn apply(
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut read = set.reads.text(name, text);
     let mut mistakes = read.mistakes.clone();
-    // Only mistakes within one definition are reported here, because a binding may refer to a policy in another file.
+    // Chains are not created yet, because a binding in the text may refer to a policy in another file.
     Chains::default().add_all(read.definitions.iter().flatten(), &mut mistakes);
     mistakes.into_result(())?;
     // The items of a list are applied as separate documents.
@@ -76,7 +76,7 @@ pub(crate) fn apply(
     });
     let goals = goals.collect::<Result<Vec<_>, _>>()?;
 
-    // Unchanged definitions come first, so that a conflict is reported for the applied text.
+    // Kept definitions come before applied ones, so that a conflict is reported for the applied text.
     let is_replaced = |file: usize, document: usize| {
         let mut targets = goals.iter().filter_map(WriteTarget::target);
         targets.any(|target| (target.file, target.document) == (file, document))
@@ -131,7 +131,7 @@ pub(crate) fn chains_of(
 struct Applied<'a> {
     id: DefinitionId,
     document: &'a Document,
-    /// The phase of the chain that the document defines on its own; `None` if it defines none.
+    /// The phase of the document's chain; `None` if the document alone does not define a chain.
     phase: Option<Phase>,
     /// The document's part of the applied text.
     text: &'a str,

@@ -51,7 +51,7 @@ pub struct Imported {
     /// The chain to which the definition belongs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
-    /// The differences of the native chain, or the reasons for the result.
+    /// The differences between the native chain and the original, or the reasons for the result.
     pub notes: Vec<String>,
 }
 
@@ -189,7 +189,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Returns the result to report for a definition that is never converted, and the reason; `None` for others.
+    /// If definitions of this kind are never converted, returns the result and the reason to report.
     fn stays(&self) -> Option<(ImportResult, &'static str)> {
         let ReadDefinition { form, kind, .. } = &**self.definition.read;
         form.import(kind)

@@ -30,7 +30,7 @@ pub(super) struct Events<'t> {
     written: Position,
     /// The number of values so far, including keys.
     values: usize,
-    /// The number of values that aliases have repeated, and their size as JSON in bytes.
+    /// The number of values that aliases have repeated. The next field is their size as JSON, in bytes.
     repeated: usize,
     repeated_bytes: usize,
 }

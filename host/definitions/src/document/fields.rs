@@ -104,7 +104,7 @@ impl<'a> Fields<'a> {
         read(&self.required(name, fix)?)
     }
 
-    /// Returns the present fields among `names`, for an object that must have exactly one of them.
+    /// Returns those of the fields `names` that are present.
     pub fn present(&mut self, names: &[&'static str]) -> Vec<(&'static str, Node<'a>)> {
         let present = names
             .iter()

@@ -56,7 +56,7 @@ pub(crate) const UNINTERRUPTED: usize = 256;
 /// The maximum number of documents in a file, including empty ones.
 pub const MOST_DOCUMENTS: usize = 16 * 1024;
 
-/// The maximum number of values in a file, with keys and repetitions by aliases. A large definition has thousands.
+/// The maximum number of values in a file, with keys and values that aliases repeat. A large definition has thousands.
 pub const MOST_VALUES: usize = 500_000;
 
 /// The mark that some editors put at the beginning of a file.
@@ -156,7 +156,7 @@ pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> Stri
     replaced
 }
 
-/// Splits a YAML text at its markers: lines that begin with `---` or `...`, as a line of content never does.
+/// Splits a YAML text at its markers: lines that begin with `---` or `...`. A line of content never begins like this.
 fn parts(text: &str) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let (mut start, mut offset) = (0, 0);

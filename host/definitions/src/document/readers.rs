@@ -72,12 +72,12 @@ pub fn file_with<T, E: fmt::Display>(
     move |node| node.accept(load(&node.file()?))
 }
 
-/// Returns a reader of lists whose items `read` reads. One invalid item makes the list invalid.
+/// Returns a reader of lists that reads each item with `read`. One invalid item makes the list invalid.
 pub fn list_of<'a, T>(read: impl Fn(&Node<'a>) -> Option<T>) -> impl Fn(&Node<'a>) -> Option<Vec<T>> {
     move |node| node.list_of(&read)
 }
 
-/// Returns a reader like [`list_of`] for which an empty list is a mistake with this fix.
+/// Returns a reader like [`list_of`], except that it reports an empty list with this fix.
 pub fn filled_list_of<'a, T>(
     fix: &str,
     read: impl Fn(&Node<'a>) -> Option<T>,

@@ -11,7 +11,7 @@ pub(super) enum Scalar {
     Null,
     Bool(bool),
     Integer(Number),
-    /// A finite number. If it is whole, JSON gets an integer.
+    /// A finite number, which is an integer in JSON if it is whole.
     Float(f64),
     String,
     /// The text of a scalar with the tag `!!binary`.

@@ -60,7 +60,7 @@ pub(super) struct Entry {
     pub(super) value: Positioned,
 }
 
-/// A scalar that YAML 1.2 reads as another value.
+/// A scalar that has different values in YAML 1.1 and YAML 1.2.
 #[derive(Clone, Debug)]
 pub(super) struct Ambiguity {
     pub(super) position: Position,

@@ -134,7 +134,7 @@ impl Builder<'_> {
                     self.put(value, flaws)
                 }
             },
-            // The events of the anchored node follow. Their spans are at the anchor, not at the alias.
+            // The events of the anchored node come next, with the spans of that node. The alias has its own span.
             Event::Alias(_) => {
                 self.extend(bytes(span).end);
                 Ok(None)
@@ -289,8 +289,9 @@ fn bytes(span: Span) -> Range<usize> {
     span.byte_range().unwrap_or_default()
 }
 
-/// Merges the fields of a map or of a list of maps, in which the first map has precedence. As in go-yaml v2, a merged
-/// field replaces an earlier field with the same name, even one that was written in the map itself.
+/// Merges the fields of `value` into `map`. `value` is a map or a list of maps, in which the first map has precedence.
+/// As in go-yaml v2, a merged field replaces an earlier field with the same name, even one that was written in the map
+/// itself.
 fn merge(map: &mut MapBuilder, value: Positioned, may_be_list: bool) -> Result<(), SyntaxMistake> {
     match value.value {
         Value::Map(entries) => map.merge(entries),

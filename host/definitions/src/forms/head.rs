@@ -110,7 +110,7 @@ impl DocumentForms {
     }
 }
 
-/// The kind of files with requests, which people sometimes pass in place of definitions.
+/// The kind of a file that contains a request. People sometimes pass such a file in place of definitions.
 const REVIEW: &str = "AdmissionReview";
 const REVIEW_FIX: &str = "it is a request, not a definition: `admittance run CHAINS REQUEST` and `admittance replay \
                           REQUESTS CHAINS` evaluate requests";

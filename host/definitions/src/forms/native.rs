@@ -107,7 +107,7 @@ impl DocumentForm for Native {
     }
 }
 
-/// Warns about each scalar in native chains, even invalid ones, that YAML 1.2 reads as another value.
+/// Returns a warning for each scalar in native chains that differs between YAML 1.1 and 1.2. The chains may be invalid.
 pub fn ambiguities(paths: &[PathBuf]) -> Vec<Mistake> {
     let ignored = &mut Mistakes::new();
     let files = read_readable_files(paths, ignored);

@@ -200,7 +200,7 @@ fn warn_of_upgrades(container: &Node<'_>, warnings: &mut Vec<Mistake>) {
     }
 }
 
-/// Returns a field of an object. Unread fields are no mistake here, because the plugin checks them.
+/// Returns a field of an object. Unknown fields are not reported here, because the plugin checks them.
 fn field<'a>(node: &Node<'a>, name: &str) -> Option<Node<'a>> {
     let mut children = node.children().into_iter();
     children.find(|(key, _)| *key == Some(name)).map(|(_, node)| node)

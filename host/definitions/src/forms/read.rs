@@ -83,7 +83,7 @@ impl FormContent {
 pub struct ReadDefinition {
     pub(crate) form: Arc<dyn DocumentForm>,
     pub(crate) kind: &'static DocumentKind,
-    /// The location of the definition. The path is empty, unless the definition is an item of a list.
+    /// The location of the definition, and its path in the document. Only an item of a list has a path.
     root: ValueLocation,
     /// The content; `None` if the definition is incomplete.
     content: Option<FormContent>,

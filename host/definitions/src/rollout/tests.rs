@@ -166,7 +166,8 @@ fn requests_with_the_same_key_are_decided_by_the_same_plugin() {
         let namespace = by("namespace");
         let first = includes(&namespace, &request(Some(&number), "a", "alice"));
         assert_eq!(includes(&namespace, &request(Some(&number), "b", "bob")), first);
-        // A Namespace has no namespace, so its name is the key, and the same plugin decides it and its objects.
+        // A Namespace object has no namespace, so its name is the key. The same plugin decides it and the objects
+        // inside it.
         assert_eq!(includes(&namespace, &request(None, &number, "bob")), first);
         let user = by("user");
         let first = includes(&user, &request(Some("a"), "a", &number));

@@ -76,8 +76,8 @@ pub(crate) fn define<'a>(
 #[derive(Default)]
 pub(crate) struct Chains {
     accepted: Vec<(Arc<dyn DocumentForm>, Vec<Arc<ReadDefinition>>)>,
-    /// The names, each with the kind of thing that has it, such as `binding`, and the phase. The value is the location
-    /// of the first definition with the name, and whether other definitions may share the name.
+    /// The key is what the name belongs to (such as `binding`), the phase, and the name. The value is the location of
+    /// the first definition with the name, and whether other definitions may share the name.
     names: HashMap<(&'static str, Phase, String), (Location, bool)>,
 }
 
@@ -131,7 +131,7 @@ impl Chains {
         self.names.retain(|_, (location, _)| location.file != file);
     }
 
-    /// Returns the chains and exceptions, and reports definitions that need a missing one or contradict another.
+    /// Returns the chains and exceptions, and reports definitions that refer to a missing one or contradict another.
     pub(crate) fn definitions(&self, mistakes: &mut Mistakes) -> Definitions {
         let mut defined = Definitions::default();
         let all = self.accepted.iter().flat_map(|(_, definitions)| definitions);

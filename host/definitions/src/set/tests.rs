@@ -198,7 +198,7 @@ fn entries(documents: &[String]) -> Vec<DefinitionFile> {
     documents.iter().map(entry).collect()
 }
 
-/// Describes the usable part of `now`: the chains with their stages, and the unusable entries.
+/// Lists the chains in `now` that are served, with their stages, and then the unusable entries.
 fn sorted(now: &[DefinitionFile], before: &[DefinitionFile], on_bad: OnBadDefinition) -> String {
     let usable = DefinitionSet::of_files(now.to_vec()).usable(before, on_bad);
     let mut text = String::new();
@@ -254,7 +254,7 @@ fn entries_with_a_missing_dependency_are_set_aside() {
     let both = entries(&[binding("b", "p"), policy("p")]);
     assert_eq!(sorted(&both, &[], keep), "p: b\n");
 
-    // Other entries are still served, as is the last version of a binding whose policy exists.
+    // The policy of both bindings is gone. The last version of `b` is served, because its policy still exists.
     let stray = entries(&[
         binding("a", "gone"),
         binding("b", "gone"),

@@ -150,7 +150,7 @@ fn rules_that_match_nothing_cause_warnings() {
 }
 
 #[test]
-fn an_entry_that_matches_nothing_is_reported_with_its_location() {
+fn a_rule_entry_that_matches_nothing_is_reported_with_its_location() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("chain.yaml");
     let text = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: c }\nspec:\n  rules:\n  - \

@@ -1,4 +1,4 @@
-//! Imitates the cluster in which the responses were recorded, and calls chains with it.
+//! Imitates the cluster in which the responses were recorded, and calls chains for requests to it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -33,7 +33,6 @@ impl Authorizer for Administrators {
     }
 }
 
-/// The objects in the cluster.
 #[derive(Debug)]
 struct Objects(Vec<Value>);
 

@@ -36,7 +36,6 @@ fn lines<T: DeserializeOwned>(name: &str) -> Vec<T> {
         .collect()
 }
 
-/// Returns the chains of these documents, or their mistakes.
 fn chains(documents: &[Value]) -> Result<Vec<ChainDefinition>, String> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("policies.json");

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The results of a function are cached if all calls of it in the text together evaluate at least this many bodies.
-/// With fewer, evaluating the calls again is faster.
+/// With fewer bodies, caching would take longer than evaluating each call.
 const WORTHWHILE: usize = 8;
 
 /// A function, all of whose definitions are in one module.

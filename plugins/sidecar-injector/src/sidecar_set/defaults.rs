@@ -89,7 +89,7 @@ fn of_probe(probe: &mut Object) {
     }
 }
 
-/// Sets a field without a value. Empty text and zero usually count as none, as in the types of Kubernetes.
+/// Sets a field that has no value yet. As in the types of Kubernetes, empty text and zero usually count as no value.
 fn set(object: &mut Object, field: &str, value: impl Into<Value>) {
     let is_unset = match object.get(field) {
         None | Some(Value::Null) => true,

@@ -10,7 +10,6 @@ use admittance_sdk::serde_json::{self, Value};
 
 use super::settings::INJECTED;
 
-/// The parts of a Pod that decide what is injected.
 #[view]
 pub(super) struct Pod<'a> {
     #[serde(borrow, default)]
@@ -60,7 +59,6 @@ pub(super) struct NamedElement<'a> {
     pub(super) name: Text<'a>,
 }
 
-/// The fields of an environment variable that the injection reads.
 #[view]
 struct Variable<'a> {
     #[serde(borrow, default)]
@@ -69,7 +67,6 @@ struct Variable<'a> {
     value: Option<Text<'a>>,
 }
 
-/// The fields of a mount that the injection reads.
 #[view]
 struct Mount<'a> {
     #[serde(borrow, default)]

@@ -304,7 +304,7 @@ fn part<T: for<'de> Deserialize<'de>>(
     }
 }
 
-/// OpenKruise recognizes the containers that it injected by this variable.
+/// The environment variable by which OpenKruise recognises the containers that it has injected.
 pub(super) const INJECTED: (&str, &str) = ("IS_INJECTED", "true");
 
 fn mark_as_injected(container: &mut Map<String, Value>) {

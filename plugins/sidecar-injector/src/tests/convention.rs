@@ -396,7 +396,7 @@ fn annotation_names_in_the_settings_take_precedence() {
 }
 
 #[test]
-fn the_schema_describes_the_conventions() {
+fn the_settings_schema_describes_the_annotation_conventions() {
     let description = testing::describe::<SidecarInjector>();
     let schema = description.settings_schema.expect("there is a schema");
     for part in [

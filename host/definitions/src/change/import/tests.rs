@@ -62,7 +62,7 @@ fn a_webhook_is_converted_to_an_equivalent_native_chain() {
     assert_eq!(one.hook, other.hook);
     assert_eq!(original[0].rules, imported[0].rules);
     let mut spec = one.spec.clone();
-    // Stages omit rules that are equal to the chain's.
+    // The native stage has no rules, because they would be equal to the rules of its chain.
     spec.rules.clear();
     assert_eq!(spec, other.spec);
 }
@@ -72,7 +72,6 @@ fn a_webhook_without_a_native_form_is_not_converted() {
     let (result, _, notes, kept) = one(&webhook("").replace(", caBundle: ", " } #"));
     assert_eq!(result, ImportResult::Kept);
     assert!(notes[0].contains("caBundle"), "{notes:?}");
-    // The new text contains the original document.
     assert!(
         kept.starts_with("---\napiVersion: admissionregistration.k8s.io/v1\n"),
         "{kept}"
@@ -88,7 +87,7 @@ fn a_webhook_without_a_native_form_is_not_converted() {
     let (result, _, notes, _) = one(&webhook(second));
     assert_eq!(result, ImportResult::Kept);
     assert!(notes[0].contains("one `matchPolicy`"), "{notes:?}");
-    // If all webhooks have the same match policy, each stage keeps its own rules.
+    // With the same match policy, both webhooks can be converted, and each stage keeps its own rules.
     let (result, _, _, native) = one(&webhook(&second.replace("    matchPolicy: Exact\n", "")));
     assert_eq!(result, ImportResult::Exact);
     let stages = &chains(&native)[0].stages;
@@ -173,7 +172,6 @@ fn a_policy_and_its_binding_become_one_chain() {
             assert_eq!(definition.result, ImportResult::Kept, "{says}");
             assert!(definition.notes.concat().contains(says), "{definition:?}");
         }
-        // The text contains both documents.
         assert_eq!(chains(&import.text)[0].stages.len(), 1);
     }
 

@@ -161,7 +161,7 @@ fn chains_of_different_phases_may_have_the_same_name() {
         summary(&one.apply(&validating, "n", Expected::Any, &|_| None).unwrap()),
         "AdmissionChain/a Changed; ~m.yaml"
     );
-    // The text also contains a new definition.
+    // One text can contain an unchanged definition and a new one.
     let directory = tempfile::tempdir().unwrap();
     let change = one.apply(
         &format!("{mutating}\n---\n{validating}"),

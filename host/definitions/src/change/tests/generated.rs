@@ -1,4 +1,4 @@
-//! Tests with generated files that each document can be used alone, whatever precedes and follows it in its file.
+//! Generates files to test that each document can be used alone, whatever precedes and follows it in its file.
 
 use proptest::prelude::*;
 

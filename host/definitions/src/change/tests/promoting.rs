@@ -33,7 +33,7 @@ fn a_promoted_stage_gets_the_fields_of_its_candidate() {
             "{ candidate: { source: file:b.wasm }, plugin: { source: file:a.wasm }, name: s }",
             "{ plugin: { source: file:b.wasm }, name: s }",
         ),
-        // The candidate's own fields replace the plugin's or remove them; inherited fields keep their value.
+        // The candidate does not inherit `digest`, so it is removed. It inherits `settings` and `memory`, so they stay.
         (
             "{ name: s, plugin: { digest: '{PIN}', source: file:a.wasm, settings: { a: 1 }, memory: 1MiB }, candidate: { source: 'oci://r.example.com/b:2', refresh: 1h } }",
             "{ name: s, plugin: { source: 'oci://r.example.com/b:2', settings: { a: 1 }, memory: 1MiB, refresh: 1h } }",
@@ -180,7 +180,7 @@ fn a_refused_promotion_says_why() {
 }
 
 #[test]
-fn comments_that_a_promotion_drops_are_named() {
+fn a_promotion_reports_the_comments_that_it_drops() {
     let old = format!(
         "{HEAD}    # Old and new.\n    - name: s # The stage.\n      plugin: {{ source: file:a.wasm }}\n      candidate: \
          {{ source: file:b.wasm }}\n"

@@ -28,7 +28,7 @@ fn to_store(id: &DefinitionId) -> Option<Destination> {
     })
 }
 
-/// Returns an `AdmissionChain` with these labels and annotations, as a store of resources has it.
+/// Returns the text of an entry: an `AdmissionChain` with these labels and annotations.
 fn with_metadata(labels: &str, annotations: &str) -> String {
     let metadata = format!(r#"{{"name": "b", "labels": {labels}, "annotations": {annotations}}}"#);
     absolute(&json("b")).replace(r#"{"name": "b"}"#, &metadata)

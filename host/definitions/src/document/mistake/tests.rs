@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn only_the_first_of_many_mistakes_are_listed() {
+fn only_the_first_100_mistakes_are_listed() {
     for (count, listed, last) in [
         (100, 100, "line 100"),
         (101, 101, "1 more mistakes from here on are not listed"),

@@ -108,7 +108,7 @@ fn bombs() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn aliases_may_add_99_values_for_each_written_value() {
+fn aliases_may_expand_a_document_at_most_a_hundredfold() {
     for (name, text) in bombs() {
         let expected = "the aliases (`*name`) up to here repeat over 99 times as much as is written";
         assert_eq!(read(&text), Err(expected.to_owned()), "{name}");

@@ -4,15 +4,14 @@ use serde_json::{Map, Value};
 use super::*;
 use crate::{PluginDefinition, certificates, load_text};
 
-/// The body for creating a definition in BCS's API documents. Its CA bundles are not base64. The page
-/// docs/bcs-migration.md describes another example of BCS.
+/// The request body with which BCS's API documents create a definition. Its CA bundles are not base64.
 const DOCUMENTED: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"webhook-test","namespace":"defaultGroup"},
  "resourcesRef":{"operation":"Create","kind":"Application"},
  "admissionWebhooks":[
   {"name":"container-sidecar","failurePolicy":"Ignore","clientConfig":{"caBundle":"xxxxxxxxx","namespace":"sidecar-webhook-namespace","name":"sidecar-webhook-service"}},
   {"name":"container-images","failurePolicy":"Fail","clientConfig":{"caBundle":"xxxxxxxxx","namespace":"image-webhook-namespace","name":"image-webhook-service"}}]}"#;
 
-/// The response with a definition in BCS's API documents. Older drivers return Go's field names.
+/// The definition in a response, as BCS's API documents show it. Older drivers return Go's field names.
 const PRINTED: &str = r#"{"ResourcesRef":{"Kind":"Application","Operation":"Create"},"admissionWebhooks":[
  {"ClientConfig":{"CaBundle":"xxxxxxxxx","Name":"sidecar-webhook-service","Namespace":"sidecar-webhook-namespace"},"FailurePolicy":"Ignore","Name":"container-sidecar"},
  {"ClientConfig":{"CaBundle":"xxxxxxxxx","Name":"image-webhook-service","Namespace":"image-webhook-namespace"},"FailurePolicy":"Fail","Name":"container-images"}],
@@ -174,7 +173,7 @@ fn mistakes_in_bcs_examples_are_reported_as_the_docs_quote_them() {
     assert_eq!(whole, found, "the example as a whole");
 }
 
-/// Sets these members in each object that already has all of them.
+/// Replaces the values of these members in each object, at any depth, that has all of them.
 fn put(value: &mut Value, members: &Map<String, Value>) {
     match value {
         Value::Object(object) if members.keys().all(|key| object.contains_key(key)) => {

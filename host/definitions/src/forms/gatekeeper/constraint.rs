@@ -42,7 +42,7 @@ const POINTS: [(&str, Point); 5] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Point {
     Admission,
-    /// The `ValidatingAdmissionPolicy` that Gatekeeper generates from a CEL template. It is enforced at admission too.
+    /// The policy that Gatekeeper generates from a CEL template, and that Kubernetes enforces at admission.
     KubernetesPolicy,
     Other,
 }

@@ -149,7 +149,8 @@ impl Match {
             || entries.any(|(groups, kinds)| fits(groups, &kind.group) && fits(kinds, &kind.kind))
     }
 
-    /// Returns conditions that rules and selectors cannot express. `excluded` are namespaces that `Config` excludes.
+    /// Returns the parts of the match that rules and selectors cannot express, as conditions. `excluded` are namespaces
+    /// that `Config` excludes.
     pub(super) fn conditions(&self, excluded: &[String]) -> MatchConditions {
         let any_of = |globs: &[String], value: &str| {
             let tests: Vec<String> = globs.iter().map(|glob| test(glob, value)).collect();

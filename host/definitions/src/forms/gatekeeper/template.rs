@@ -1,4 +1,4 @@
-//! Creates the chain of a `ConstraintTemplate`, whose stages are the constraints.
+//! Creates the chain of a `ConstraintTemplate`. Each constraint is a stage of the chain.
 
 mod read;
 
@@ -272,7 +272,7 @@ impl Rego {
             .any(|text| text.contains(word))
     }
 
-    /// Creates the plugin of all stages of the template. All have equal settings, so that it is configured once.
+    /// Creates the plugin that all stages of the template share, with equal settings so that it is configured once.
     fn plugin(&self, constraints: &[ConstraintStage<'_>], syncs: &[&SyncDocument]) -> PluginDefinition {
         let of_constraint = |constrained: &ConstraintStage<'_>| {
             let actions = constrained.actions(false)?;

@@ -7,11 +7,11 @@ use serde_json::Map;
 use super::read_head;
 use crate::document::{Node, readers};
 
-/// The schemas of a CustomResourceDefinition or of an OpenAPI document. An OpenAPI document has the name of its file.
+/// The schemas of a CustomResourceDefinition or of an OpenAPI document, which is named after its file.
 #[derive(Debug)]
 pub(crate) struct ResourceDocument {
     pub(super) name: String,
-    /// The resource in each of its versions that has a schema.
+    /// One entry for each kind and version that has a schema.
     pub(super) resources: Vec<Resource>,
 }
 

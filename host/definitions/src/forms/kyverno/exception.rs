@@ -79,7 +79,8 @@ fn read_reference(node: &Node<'_>) -> Option<PolicyReference> {
     })
 }
 
-/// Reads names and expressions. Lookups are mistakes, because conditions are evaluated before the policy.
+/// Reads the names and expressions of an exception's conditions. An expression may read only the request, because the
+/// conditions are evaluated before the policy.
 fn read_conditions(spec: &mut Fields<'_>) -> Vec<(String, String)> {
     let Some(node) = spec.optional("matchConditions") else {
         return Vec::new();

@@ -245,7 +245,7 @@ fn fields_without_an_effect_cause_warnings() {
 }
 
 #[test]
-fn unsupported_fields_and_kinds_are_refused_by_name() {
+fn unsupported_fields_and_kinds_are_mistakes() {
     for (lines, expected) in [
         (
             "failurePolicy: Fail",

@@ -102,7 +102,7 @@ fn read_stage(node: &Node<'_>) -> Option<(StageId, ValueLocation)> {
     Some((node.parse()?, node.value_location()))
 }
 
-/// Reads the end of an exception: a time, or a day, on which the exception still applies (in UTC).
+/// Reads the end of an exception: a time, or the last day on which the exception applies (in UTC).
 pub(crate) fn read_end(node: &Node<'_>) -> Option<Moment> {
     let read = |text: &str| {
         let is_day = text.len() == "2027-01-31".len();

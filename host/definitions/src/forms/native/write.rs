@@ -148,7 +148,8 @@ fn labels(selector: &LabelSelector) -> Json {
     let mut expressions = Vec::new();
     for (key, operator, values) in selector.requirements() {
         match (operator, values) {
-            // The reader puts labels before expressions, so a label after an expression is written as an expression.
+            // A selector is read with `matchLabels` first. To keep the order, a label after an expression is written as
+            // an expression.
             (LabelOperator::In, [value]) if expressions.is_empty() && !equal.contains_key(key) => {
                 put(&mut equal, key, value.as_str());
             }

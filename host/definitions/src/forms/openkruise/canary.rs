@@ -65,7 +65,7 @@ fn is_of_openkruise(key: &str) -> bool {
 }
 
 impl Canary {
-    /// Reports mistakes that can be found without other SidecarSets, and for which OpenKruise rejects a canary.
+    /// Reports the mistakes that can be found without other SidecarSets. OpenKruise rejects such a canary too.
     pub(super) fn check_alone(&self, is_updated: bool, root: &Node<'_>) {
         if self.base == self.name {
             let message = "a canary cannot be its own base";
@@ -78,7 +78,7 @@ impl Canary {
         }
     }
 
-    /// Reports a base that is itself one of these canaries, which OpenKruise rejects.
+    /// Reports the canary if its base is one of `canaries` too. OpenKruise rejects this.
     pub(super) fn check(&self, canaries: &[&Self], mistakes: &mut Mistakes) {
         let is_base = |other: &&Self| other.name == self.base && other.name != self.name;
         if canaries.iter().any(is_base) {

@@ -21,7 +21,7 @@ const MOST: usize = 64;
 struct ExpressionReader<'r> {
     compiler: PolicyCompiler,
     written: Vec<WrittenExpression>,
-    /// Rewrites the expressions of a Kyverno policy, whose messages may have several lines.
+    /// Rewrites the expressions of a Kyverno policy; `None` for other systems.
     rewrite: Option<&'r Rewrite<'r>>,
 }
 

@@ -192,7 +192,7 @@ fn chains_are_sorted_by_phase_and_name() {
 
 #[test]
 fn each_item_of_a_list_is_a_definition() {
-    // `kubectl get` prints such a list.
+    // A list as `kubectl get` prints it.
     let text = format!(
         "apiVersion: v1\nitems:\n- {}\n- {}\n- {}\nkind: List\nmetadata: {{ resourceVersion: \"\" }}\n",
         hooks("Validating", "a"),
@@ -209,7 +209,7 @@ fn each_item_of_a_list_is_a_definition() {
     let beside = crate::ModuleReference::File("chains/s.wasm".into());
     assert_eq!(plugin.source, beside);
 
-    // The API server returns such a list, whose items have no kind.
+    // In a list that the API server returns, the items have no kind.
     for (phase, version, policy) in [("Mutating", "v1", "Fail"), ("Validating", "v1beta1", "Ignore")] {
         let text = format!(
             "{{\"kind\":\"{phase}WebhookConfigurationList\",\"apiVersion\":\"admissionregistration.k8s.io/{version}\",\

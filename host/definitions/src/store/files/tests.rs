@@ -171,7 +171,6 @@ async fn a_missing_directory_is_a_mistake_and_not_an_empty_store() {
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");
 }
 
-/// Returns a chain with one stage.
 fn chain(name: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: {name} }}\nspec: {{ rules: [ {{ \
@@ -273,7 +272,7 @@ admissionWebhooks:
 #[tokio::test(start_paused = true)]
 async fn a_truncated_file_is_accepted_only_after_a_wait() {
     const SOON: Duration = Duration::from_millis(1000);
-    /// Truncates the text after `end`. The result is not a prefix of the old version.
+    /// Truncates the text after `end`. A new first line ensures that the result is not a prefix of the text.
     fn cut(text: &str, end: &str) -> String {
         let length = text.find(end).unwrap() + end.len();
         format!("# New.\n{}\n", &text[..length])

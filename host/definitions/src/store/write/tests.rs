@@ -5,7 +5,7 @@ use std::{
 
 use super::*;
 
-/// Two directories of definitions, and a third directory.
+/// The directories `chains` and `more` with definitions, and `other` for the targets of links.
 struct TestDirectory {
     root: tempfile::TempDir,
 }
@@ -14,7 +14,7 @@ struct TestDirectory {
 type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
 impl TestDirectory {
-    /// Creates the directories with the files `changed` and `gone`, and without `made`.
+    /// Creates the directories, and the files that [`Self::changes`] replaces and removes.
     fn new() -> Self {
         let place = Self {
             root: tempfile::tempdir().unwrap(),

@@ -144,7 +144,7 @@ fn a_bcs_object_is_returned_with_its_unset_fields() {
     // (object, object as the driver returns it)
     for (object, expected) in [
         (WRITTEN, &whole),
-        // A returned object can be sent again without a change.
+        // An object that the driver returned stays the same if it is sent back.
         (whole.to_string().as_str(), &whole),
         (
             r#"{"kind":"admissionwebhook"}"#,
