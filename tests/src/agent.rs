@@ -140,7 +140,7 @@ impl TunnelFlood {
         opening.await.map_err(Error::io("opening a watch"))
     }
 
-    /// Serves a connection from the gateway, and returns the writer for the bytes that arrive on it.
+    /// Serves a connection from the gateway. The returned writer takes the bytes that the gateway sends on it.
     fn serve(
         &self,
         connection: i64,

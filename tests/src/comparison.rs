@@ -6,7 +6,7 @@
 pub struct Comparison {
     /// The median of the ratios of this build to the other; above 1 if this build is better.
     pub ratio: f64,
-    /// The 99 % confidence interval of the true median, for twelve rounds.
+    /// A confidence interval of the true median. Its level is 99 % for twelve rounds.
     pub range: (f64, f64),
 }
 
@@ -74,20 +74,20 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_in_every_round_is_reported_even_if_the_machine_varies_more() {
+    fn a_build_that_is_slower_in_every_round_loses_even_on_a_noisy_machine() {
         assert_eq!(verdict([0.95; 12]), Verdict::Lost);
         assert_eq!(verdict([1.05; 12]), Verdict::Gained);
     }
 
     #[test]
-    fn one_outlier_does_not_hide_a_loss() {
+    fn one_outlier_does_not_hide_that_a_build_is_slower() {
         let mut ratios = [0.95; 12];
         ratios[4] = 2.0;
         assert_eq!(verdict(ratios), Verdict::Lost);
     }
 
     #[test]
-    fn a_loss_in_some_rounds_is_noise() {
+    fn a_build_that_is_slower_in_only_some_rounds_counts_as_equal() {
         let mut ratios = [0.95; 12];
         ratios[4] = 1.01;
         ratios[9] = 1.02;

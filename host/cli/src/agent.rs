@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn report_periods_must_be_positive_and_api_servers_must_use_tls() {
+    fn reporting_periods_must_be_positive_and_api_servers_must_use_tls() {
         for (text, expected) in [
             ("60", Some(60)),
             ("90s", Some(90)),

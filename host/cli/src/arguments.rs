@@ -39,7 +39,7 @@ pub(crate) fn existing(text: &str) -> Result<PathBuf, String> {
             let near = did_you_mean(&path.file_name().unwrap_or_default().to_string_lossy(), names);
             Err(format!("there is no such file or directory{near}"))
         }
-        // Other problems are reported when the file is read.
+        // Problems other than a missing file are reported when the file is read.
         _ => Ok(path),
     }
 }

@@ -143,7 +143,7 @@ async fn audit_cluster(
                     auditor.audit(&resource, requests, add).await;
                 }
                 Ok(None) => break,
-                // The other resources are still audited.
+                // This resource is not audited further, but the next ones are.
                 Err(error) => {
                     report.not_listed(resource.name(), &error.to_string());
                     break;
@@ -225,7 +225,7 @@ fn spinner() -> ProgressBar {
     )
 }
 
-/// Builds a table. Its lookups read `cluster`, if there is one.
+/// Builds a table of these chains. Its lookups read `cluster`, if there is one.
 async fn table(
     arguments: &Arguments,
     config: Option<&Config>,
@@ -245,7 +245,7 @@ async fn table(
 }
 
 impl Arguments {
-    /// Builds the table to audit, and for `--against` the table to compare with.
+    /// Builds the table of the chains to audit with, and for `--against` the table to compare with.
     async fn tables(
         &self,
         config: Option<&Config>,

@@ -95,7 +95,7 @@ fn creation_error(what: impl Display) -> impl FnOnce(rcgen::Error) -> String {
     move |error| format!("{what} cannot be made: {error}")
 }
 
-/// The report advises to make a new CA if the CA is valid for less than this time.
+/// The report advises making a new CA if the current one is valid for less than this time.
 const LAST_YEAR: Duration = Duration::days(365);
 
 /// Makes and writes all certificates. If that fails, existing files are unchanged.

@@ -411,7 +411,8 @@ mod tests {
         let chain = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: a }\nspec:\n  rules: \
                      [{ operations: [UPDATE], resources: [services], kinds: [Service] }]\n  stages: [{ name: s, plugin: \
                      { source: 'file:s.wasm' } }]\n";
-        // (configuration, name and text of the chain, whether it is valid, the only warning or mistake)
+        // (configuration, name of the chain's file, the chain's text, whether both are valid, the only warning or
+        // mistake)
         for (config, name, chain, is_valid, expected) in [
             (config.to_owned(), "a.yaml", chain.to_owned(), true, None),
             (

@@ -56,7 +56,6 @@ pub(crate) struct Arguments {
     log: String,
 }
 
-/// The default address to serve on.
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9980);
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {

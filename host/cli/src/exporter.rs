@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 
 /// The label with the name of a cluster. Users of a gateway may create any number of clusters.
 const CLUSTER: &str = "cluster";
-/// The maximum number of different values of each label. Most values are names that authors of definitions choose; a
-/// `path` is the path of a ZooKeeper node.
+/// The maximum number of different values of each label. The values are usually names that authors of definitions
+/// choose; a `path` is the path of a ZooKeeper node.
 const MOST_VALUES: [(&str, usize); 8] = [
     (CLUSTER, 512),
     ("chain", 4096),
@@ -117,7 +117,7 @@ impl Exporter {
         (recorder, Cow::Owned(key))
     }
 
-    /// Records the use of a label value. Returns `false` if the label already has too many other values.
+    /// Records the use of a label value. Returns `false` if the value is new and the label already has `most` values.
     fn use_value(&self, label: &'static str, most: usize, value: &str) -> bool {
         let now = Instant::now();
         let mut values = self.values.lock();

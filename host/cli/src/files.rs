@@ -63,7 +63,7 @@ impl<'a> FileDraft<'a> {
             io::Result::Ok(file)
         };
         let file = write().map_err(|error| {
-            // The error itself names the temporary file.
+            // The error's own message names the temporary file, so this message names `path`.
             at(path)(match error.kind() {
                 io::ErrorKind::NotFound => {
                     "its directory does not exist; create it, or name another".to_owned()

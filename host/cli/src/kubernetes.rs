@@ -243,8 +243,8 @@ impl PreparedInstallation {
         if configuration.keeps_webhooks.is_some() {
             installation.leave_webhooks_to_the_leader()?;
         } else if !installation.static_pod {
-            // The leader registers the webhooks. If the manifests contained webhooks, these would be called before a
-            // Pod can answer.
+            // The leader registers the webhooks: if they were in the manifests, they would be called before a Pod can
+            // answer.
             let is_given = installation.certs.is_some()
                 || configuration.names_certificate
                 || configuration.has_own_admin_tls();

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistakes_in_arguments_are_reported_with_the_closest_word_or_the_form() {
+    fn mistakes_in_arguments_are_reported_with_the_closest_word_or_an_example() {
         for (line, expected, unexpected) in [
             ("stauts", "a similar subcommand exists: 'status'", "audit"),
             ("version", "unrecognized subcommand", "permissions"),

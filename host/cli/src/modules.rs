@@ -49,8 +49,8 @@ impl ModuleArguments {
         Ok(Catalog::new(config)?)
     }
 
-    /// Opens the catalog, but with a store in this directory instead of the user's store, because inspecting must not
-    /// change the digest that a tag last resolved to there.
+    /// Opens the catalog with a store in this directory. The user's store records the digest to which each tag last
+    /// resolved, and inspecting a module must not change that record.
     fn catalog_in(&self, keys: &[PathBuf], directory: &Path) -> crate::Result<Catalog> {
         let (mut config, _) = self.config(keys)?;
         config.store = Some(Store::open(directory)?);

@@ -149,7 +149,7 @@ mod tests {
             for (path, _) in lang.template().files(template) {
                 let bytes = std::fs::read(arguments.directory.join(path)).unwrap();
                 let text = String::from_utf8_lossy(&bytes);
-                // Files for GitHub contain GitHub's own placeholders.
+                // GitHub's own placeholders, `${{ ... }}`, are kept.
                 assert!(!text.replace("${{", "").contains("{{"), "{path}");
             }
             let error = run(&arguments).unwrap_err();

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_terminal_transfers_are_printed_as_lines() {
+    fn transfers_are_printed_as_lines_if_there_is_no_terminal() {
         let transfers = Transfers::new("fetching", None);
         for (progress, expected) in [
             (started(Some(10)), Some("fetching oci://r/a:1, 10 bytes")),

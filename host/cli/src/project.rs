@@ -35,7 +35,7 @@ struct Language {
 /// changed.
 #[derive(Debug)]
 struct SetupStep {
-    /// The path that exists after the dependencies were installed.
+    /// A path that exists once the dependencies are installed.
     result: &'static str,
     /// The files that name the dependencies, and the path at which each installation saves the content of these files.
     named_in: Option<(&'static [&'static str], &'static str)>,

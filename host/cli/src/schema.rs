@@ -79,7 +79,8 @@ fn configuration() -> Value {
     schema
 }
 
-/// Returns the schema of a key such as `a.b`, `list[].c` or `map.<name>`, and creates it with the keys that contain it.
+/// Returns the schema of a key such as `a.b`, `list[].c` or `map.<name>`. If it is missing, creates it and the schemas
+/// of the keys that contain it.
 fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
     let mut place = schema;
     for part in key.split('.') {
@@ -89,7 +90,7 @@ fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
             place = member(place, "additionalProperties");
             continue;
         }
-        // Keywords for objects do not restrict other types, so the key may also have values of other types.
+        // These keywords restrict only objects, so the key may also have values of other types.
         if place.get("properties").is_none() && place.get("additionalProperties").is_none() {
             *member(place, "additionalProperties") = false.into();
         }

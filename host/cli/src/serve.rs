@@ -136,7 +136,6 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
     })?
 }
 
-/// Reads the configuration.
 fn read(path: &Path) -> crate::Result<Config> {
     is_there(path)?;
     Ok(Config::read(path)?)

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_has_a_page_and_completions() {
+    fn every_command_has_a_man_page_and_completions() {
         let folder = tempfile::tempdir().unwrap();
         let pages = folder.path().join("share/man1");
         let directory = pages.clone();

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_read_from_one_line_of_a_private_file() {
+    fn a_header_is_read_from_a_private_file_of_one_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         for (text, mode, expected) in [

@@ -63,7 +63,7 @@ pub(crate) struct ReplayBody {
     replay: Replay,
 }
 
-/// A handle that gives a sent body back for another attempt, if nothing was read from the body.
+/// A handle that gives back a body from which a failed attempt has read nothing, so that another attempt can send it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replay(Arc<State>);
 

@@ -10,8 +10,8 @@ use crate::{
     telemetry,
 };
 
-/// Limits the bytes of all bodies that are buffered at the same time. Requests have it as an extension. Clones share
-/// the limit. Like every [`FairLimit`], it gives one client address at most three quarters.
+/// Limits the bytes of all bodies that are buffered at the same time. Each request carries the budget as an extension.
+/// Clones share the limit. Like every [`FairLimit`], it gives one client address at most three quarters.
 #[derive(Clone, Debug)]
 pub struct BodyBudget(FairLimit);
 
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_budget_bodies_are_not_limited() {
+    fn bodies_are_not_limited_if_there_is_no_budget() {
         let mut memory = BodyMemory::begin(&Extensions::new()).unwrap();
         assert!(memory.take(usize::MAX).is_ok());
     }

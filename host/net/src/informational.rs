@@ -51,7 +51,8 @@ struct Credit {
 }
 
 impl Credit {
-    /// The credit for one request. Servers usually use one or two; a slow one may report progress every few seconds.
+    /// The credit for one request. Servers usually send one or two informational responses, but a slow server may
+    /// report progress every few seconds.
     const PER_REQUEST: Self = Self {
         heads: 64,
         bytes: 64 << 10,
@@ -162,7 +163,7 @@ impl ConnectionState {
                 self.count_sent(bytes);
             }
             // The bytes may begin the next request, or continue a request that was answered early. In the second case,
-            // the rest of the early answer's body may still arrive from the server; it is counted only if it looks like
+            // the server may still be sending the body of its early answer. That body is counted only if it looks like
             // an informational response.
             Self::Idle if !bytes.is_empty() => {
                 *self = Self::Heads {
@@ -203,7 +204,7 @@ impl ConnectionState {
     }
 }
 
-/// Counts heads of informational HTTP/1 responses. Returns the next state when something else follows them.
+/// Counts heads of informational HTTP/1 responses. If something else follows them, returns the next state.
 fn count_heads(
     credit: &mut Credit,
     position: &mut Position,

@@ -39,7 +39,7 @@ pub struct Permit<K: Eq + Hash = Network> {
     count: usize,
 }
 
-/// The address that identifies a client. For IPv6, it is the /64 network, because one client may use all addresses of
+/// The address that identifies a client. For IPv6, it is the /64 network, because one client may use all addresses in
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network(IpAddr);
@@ -61,7 +61,7 @@ impl<K: Clone + Eq + Hash> FairLimit<K> {
         }))
     }
 
-    /// Returns a permit; `None` if all permits are taken, or if this client has its share.
+    /// Returns a permit; `None` if all permits are taken, or if this client already has its share.
     pub fn try_acquire(&self, client: impl Into<K>) -> Option<Permit<K>> {
         let client = client.into();
         let mut taken = self.0.taken.lock();

@@ -38,7 +38,7 @@ use crate::{
     workers::{StreamExecutor, Workers},
 };
 
-/// The pause after a failure to accept. If descriptors ran out, one is free again when a connection is closed.
+/// The pause after a failure to accept. If file descriptors ran out, connections that end meanwhile free some.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The number of connections that are served in addition to the limit, if [`Handler::beyond_limit`] returns a handler.
 const BEYOND_LIMIT: usize = 64;

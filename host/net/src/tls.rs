@@ -44,7 +44,7 @@ pub enum TlsError {
     /// A CA certificate cannot be used. `number` counts from 1.
     #[error("certificate {number} cannot be used: {source}")]
     Authority { number: usize, source: rustls::Error },
-    /// The file with the CAs of a client has no certificate.
+    /// The list of the CAs that a client trusts is empty.
     #[error("it holds no certificate; put the PEM of at least one CA there")]
     NoAuthority,
     /// The operating system has no CAs. `details` is empty or begins with a colon.

@@ -192,8 +192,8 @@ impl Upstream {
         }
     }
 
-    /// Creates an upstream of one more server, with the same configuration and connection pool. The tunnels of both
-    /// upstreams end together. The server gets the client's `Host`, as web pages require.
+    /// Creates an upstream for one additional server, with the same configuration and connection pool. The tunnels of
+    /// both upstreams end together. The server gets the client's `Host`, as web pages require.
     pub fn beside(&self, server: Server) -> Self {
         Self {
             servers: Arc::new(ServerSet::new(Servers::Listed(vec![server]), Choice::Turns)),
@@ -237,7 +237,7 @@ impl Upstream {
         self.shared.stop_tunnels.cancel();
     }
 
-    /// Forwards a request, and returns the reply. CONNECT is answered 405, because this is not a forward proxy.
+    /// Forwards a request, and returns the reply. CONNECT is answered with 405, because this is not a forward proxy.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<Body>, UpstreamError> {
         let (response, _) = self.send_avoiding(request, &[]).await?;
         Ok(response)

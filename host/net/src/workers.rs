@@ -42,7 +42,8 @@ const TIME_SLICE: Duration = Duration::from_micros(200);
 const TASKS_BETWEEN_EVENTS: u32 = 8;
 
 /// Lets this serving thread preempt others when it wakes. Since Linux 6.12, a thread keeps its processor for its time
-/// slice, unless one with a shorter slice wakes, at any priority. Threads started by this one get the default.
+/// slice, unless a thread with a shorter slice wakes, whatever their priorities. Threads started by this one get the
+/// default slice.
 pub fn shorten_time_slice() {
     if let Err(error) = set_time_slice(TIME_SLICE) {
         tracing::debug!(%error, "the time slice of this thread cannot be set");

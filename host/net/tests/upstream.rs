@@ -271,7 +271,7 @@ async fn a_request_waits_for_a_master_only_until_the_connect_timeout() {
     assert_eq!(post(&upstream, "x").await, expected);
     sender.send_replace(Arc::default());
     assert_eq!(post(&upstream, "x").await.1, "the upstream has no master");
-    // The list gets no further updates.
+    // This is the last update, because the sender is dropped next.
     sender.send_replace(known(&[("n1", refusing().await)]));
     drop(sender);
     assert_eq!(post(&upstream, "x").await, expected);

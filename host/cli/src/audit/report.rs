@@ -27,10 +27,11 @@ pub(super) enum AuditFormat {
     Reports,
 }
 
-/// The findings of an audit. Objects that pass unchanged, and objects that both tables judge alike, are only counted.
+/// The findings of an audit. Objects without a finding are only counted: they pass unchanged, or both tables of chains
+/// judge them alike.
 #[derive(Debug)]
 pub(super) struct AuditReport {
-    /// Whether there is a second table to compare with.
+    /// Whether the chains are compared with a second table of chains.
     compares: bool,
     /// The number of audited objects of each resource.
     objects: BTreeMap<String, u64>,
@@ -91,7 +92,7 @@ impl AuditReport {
     }
 
     pub(super) fn print(mut self, format: AuditFormat) -> crate::Result<()> {
-        // Objects of a page are audited concurrently, so their findings are sorted.
+        // Objects are audited concurrently, so their findings arrive in no fixed order.
         let key = |finding: &Finding| (finding.resource.clone(), finding.object(), finding.operation);
         self.findings.sort_by_cached_key(key);
         let text = match format {
@@ -99,7 +100,7 @@ impl AuditReport {
             AuditFormat::Json => serde_json::to_string_pretty(&self.json())? + "\n",
             AuditFormat::Yaml => to_yaml(&self.json()),
             AuditFormat::Reports => {
-                // The format has no field for the number of findings that were left out.
+                // Reports have no field for the number of findings that were left out, so it is logged.
                 if let Some(left_out) = self.left_out() {
                     tracing::warn!("{left_out}");
                 }

@@ -203,8 +203,8 @@ impl OriginalConfig {
         Some(format!("servers: [{}]", servers.join(", ")))
     }
 
-    /// Returns the section `zookeeper`. An ensemble is given by its name, the key of its servers in BCS's
-    /// configuration, and its default servers; without servers, it is left out.
+    /// Returns the section `zookeeper`. Each ensemble is given by its name, the key of its servers in BCS's
+    /// configuration, and its default servers. An ensemble without servers is left out.
     fn ensembles(&mut self, ensembles: &[(&str, &str, Option<&str>)]) -> String {
         let mut text = String::new();
         for &(name, key, default) in ensembles {
@@ -221,7 +221,7 @@ impl OriginalConfig {
         )
     }
 
-    /// Returns the section `registration` as a comment: if it were active, clients would be directed to this program.
+    /// Returns the section `registration`, commented out so that clients do not use this program before it is tested.
     fn registration(&mut self) -> String {
         let ip = self.take("local_ip").unwrap_or_else(|| "10.0.0.5".to_owned());
         let address = self.take("external_ip").zip(self.take("external_port"));

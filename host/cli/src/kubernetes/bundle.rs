@@ -64,7 +64,7 @@ impl Bundle {
         }
         let mut documents = BTreeMap::new();
         let mut names = TakenNames::default();
-        // Files without stages are also needed, such as bindings, parameters and exceptions.
+        // This includes files without stages, such as bindings, parameters and exceptions.
         for file in set.files() {
             let name = document_name(&file.path);
             names.add(&name, &file.path)?;
@@ -177,7 +177,7 @@ impl CollectedModules {
             }
             Entry::Occupied(entry) => {
                 let (first, present) = entry.get();
-                // A module that is named by several paths is included once.
+                // The same module at two paths is included once. Different modules must not share a file name.
                 if *present != bytes {
                     return Err(same_name(first, path, &file_name));
                 }

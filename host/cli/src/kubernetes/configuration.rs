@@ -32,7 +32,7 @@ pub(super) struct Configuration {
     pub(super) client_ca: Option<String>,
     /// The files of the admin port, including keys and tokens.
     pub(super) admin_files: MountedTexts,
-    /// The other files that the configuration names.
+    /// The files that the rest of the configuration names.
     pub(super) files: MountedTexts,
     /// Whether the operator's configuration named registry credentials. The Pod's configuration leaves them out.
     pub(super) had_credentials: bool,
@@ -147,7 +147,7 @@ impl Configuration {
         limits: &Limits,
         [webhook_port, admin_port]: [u16; 2],
     ) -> Self {
-        // These sections are replaced below. The namespaces are only needed without a cluster.
+        // A Pod reads namespaces from its cluster. The other sections are replaced below.
         for replaced in ["listen", "dialect", "definitions", "namespaces", "namespacesFile"] {
             given.remove(replaced);
         }

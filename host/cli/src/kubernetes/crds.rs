@@ -171,7 +171,7 @@ fn structural(schema: &Json, root: &Json) -> Json {
         result.insert("type".to_owned(), "string".into());
     }
     if result.get("type").is_some_and(Json::is_array) {
-        // The field accepts a string or a number.
+        // In a structural schema, a field that accepts a string or a number has a keyword of its own instead of a type.
         result.remove("type");
         result.insert("x-kubernetes-int-or-string".to_owned(), true.into());
         return result.into();
@@ -230,7 +230,7 @@ fn joined(forms: &[Json], root: &Json) -> Option<Json> {
     Some(json!({"type": "object", "properties": fields}))
 }
 
-/// Returns a schema with only the description and, if it is `object`, the type.
+/// Returns a schema that keeps only the description, and the type if that is `object`.
 fn any(described: &Map<String, Json>) -> Json {
     let mut result: Map<String, Json> = ["type", "description"]
         .iter()

@@ -110,7 +110,7 @@ mod tests {
                         spec:\n  rules: [ { operations: [CREATE], resources: [pods] } ]\n  stages:\n";
 
     #[test]
-    fn replacing_a_source_leaves_the_rest_of_the_text_unchanged() {
+    fn replacing_a_plugin_source_leaves_the_rest_of_the_text_unchanged() {
         // (stages, the source to replace, or `None` if the source cannot be replaced)
         for (stages, expected) in [
             (
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_replaced_in_documents_of_every_system() {
+    fn plugin_sources_are_replaced_in_documents_of_every_supported_system() {
         let native = r#"{"apiVersion": "admittance.dev/v1alpha1", "kind": "AdmissionChain", "metadata": {"name": "n"},
             "spec": {"rules": [{"operations": ["CREATE"], "resources": ["pods"]}],
             "stages": [{"name": "s", "plugin": {"source": "file:a.wasm"}}]}}"#;

@@ -101,7 +101,7 @@ async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Resul
         interface,
         contract,
         imports,
-        // A plugin's schema need not be JSON, so other text is shown as a string.
+        // A plugin's schema need not be JSON. Text that is not JSON is shown as a string.
         settings_schema: schema.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text))),
         size: module.bytes().len() as u64,
         digest: module.digest().to_string(),

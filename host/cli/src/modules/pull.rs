@@ -82,7 +82,7 @@ fn report(catalog: &Catalog, module: &Module, file: Option<&Path>) -> String {
 
 pub(super) fn pin(reference: &ModuleReference, digest: Digest, manifest: Option<Digest>) -> String {
     let source = match (reference, manifest) {
-        // The digest of the manifest takes precedence, so the tag is only informative.
+        // The digest of the manifest takes precedence over the tag, which is only informative.
         (ModuleReference::Oci(artifact), Some(manifest)) => {
             let tag = artifact.tag().map(|tag| format!(":{tag}")).unwrap_or_default();
             let (registry, repository) = (artifact.registry(), artifact.repository());
@@ -102,7 +102,7 @@ mod tests {
     use crate::table::plain;
 
     #[test]
-    fn a_pin_names_the_tag_and_the_digests() {
+    fn the_printed_pin_of_a_module_has_its_tag_and_digests() {
         let digest = Digest::of("module");
         let manifest = Digest::of("manifest");
         for (reference, manifest, source) in [

@@ -22,7 +22,8 @@ pub(super) fn resolved(manifest: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns the workspace's line that this line inherits, with the features that it adds; `None` if it inherits nothing.
+/// Returns the line of the workspace's manifest that this line inherits, with the features that this line adds; `None`
+/// if this line inherits nothing.
 fn inherited(line: &str) -> Option<String> {
     let (name, features) = match line.strip_suffix(".workspace = true") {
         Some(name) => (name, None),

@@ -125,7 +125,7 @@ mod tests {
     use crate::table::plain;
 
     #[test]
-    fn differences_of_candidates_are_shown_with_both_answers() {
+    fn differences_between_candidate_and_plugin_are_shown_with_both_answers() {
         let moment = "1970-01-01T00:00:00Z";
         let plugin = json!({
             "name": "images",

@@ -20,7 +20,7 @@ use crate::human;
 /// The maximum time for which a shell waits. If there is no reply by then, nothing is completed.
 const TIMEOUT: Duration = Duration::from_millis(800);
 
-/// Completes the names of stages, `pods/images`. If two chains have the same name, the phase is added.
+/// Completes the names of stages, such as `pods/images`. If two chains have the same name, the phase is added.
 pub(super) fn stages() -> ArgValueCompleter {
     completer(|| {
         let chains = chains();

@@ -81,7 +81,7 @@ impl RemoteError {
         let server = server.to_owned();
         let Ok(reply) = serde_json::from_slice::<ErrorReply>(body) else {
             let problem = format!("it replied {status}");
-            // Servers that require TLS, this program's included, reply so to plain HTTP.
+            // Servers that require TLS, such as this program, reply 400 to plain HTTP.
             return if status == StatusCode::BAD_REQUEST && server.starts_with("http://") {
                 Self::needs_tls(server, &problem)
             } else {

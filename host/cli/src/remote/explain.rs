@@ -177,7 +177,7 @@ fn name(row: &StageRecord) -> String {
     format!("{}/{}{round}", row.chain, row.stage)
 }
 
-/// Draws when the stage was called, relative to the whole duration.
+/// Draws a bar for the time of the stage's call within the duration of the whole request.
 fn bar(row: &StageRecord, whole: u64) -> String {
     if !row.was_called() {
         return " ".repeat(WIDTH);

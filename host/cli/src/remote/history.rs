@@ -176,7 +176,7 @@ REVISION  WHEN                    AGE  BY                CHAINS  PLUGINS  CHANGE
     }
 
     #[test]
-    fn the_difference_of_two_revisions_shows_texts_and_modules() {
+    fn the_difference_between_two_revisions_shows_texts_and_modules() {
         let change = json!({
             "stage": "Mutating:pods/images",
             "candidate": true,

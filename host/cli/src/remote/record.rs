@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn cases_expect_the_recorded_answers() {
+    fn test_cases_from_a_recording_expect_the_recorded_answers() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("recorded.ndjson");
         let review = |name: &str, redacted: u64, response: &str| {
@@ -335,7 +335,7 @@ mod tests {
                     "b",
                     json!({"allowed": false, "warnings": ["old"], "message": "no", "code": 403})
                 ),
-                // The patch may depend on redacted values.
+                // The patch is not expected, because it may depend on redacted values.
                 case(3, "c", json!({"allowed": true, "warnings": []})),
             ])
         );

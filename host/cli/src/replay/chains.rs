@@ -67,7 +67,7 @@ pub(super) fn replace(
     let [plugin] = plugins.as_mut_slice() else {
         return Err(format!("--stage: {id} calls no plugin and has no module").into());
     };
-    // The settings and grants are kept, but the digest belongs to the previous module.
+    // The digest belongs to the previous module, so it is removed. The settings and grants are kept.
     plugin.source = module.clone();
     plugin.digest = None;
     plugin.refresh = None;

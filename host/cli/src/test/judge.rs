@@ -122,7 +122,7 @@ fn called_rows(outcome: &Outcome) -> Vec<&TraceRow> {
     outcome.trace.iter().filter(is_called).collect()
 }
 
-/// Reports a case in which no stage was called, unless it expects that.
+/// Returns an unmet expectation if no stage was called. The caller checks whether the case expects that.
 fn none_called(outcome: &Outcome) -> Option<UnmetExpectation> {
     if !called_rows(outcome).is_empty() {
         return None;
@@ -230,7 +230,7 @@ pub(super) fn without_empty(value: Value) -> Value {
 #[derive(Clone, Copy, PartialEq)]
 enum ComparedFields {
     All,
-    /// Only fields that the expected value names; absent ones are `null`.
+    /// Only the fields that the expected value names. A missing field counts as `null`.
     Expected,
 }
 

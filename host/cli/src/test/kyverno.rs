@@ -236,7 +236,8 @@ fn read_objects(node: &Node<'_>) -> Option<Vec<Value>> {
     objects_of(&node.list_of(Node::file)?, node)
 }
 
-/// Reads the objects in these files and in their `ClusterResource`s. As in Kyverno, the default namespace is `default`.
+/// Reads the objects in these files. A `ClusterResource` in a file is replaced by the objects that it lists. As in
+/// Kyverno, the default namespace is `default`.
 fn objects_of(files: &[PathBuf], node: &Node<'_>) -> Option<Vec<Value>> {
     let mut objects = Vec::new();
     for object in node.accept(request_file::manifests(files))? {

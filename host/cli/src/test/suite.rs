@@ -83,7 +83,6 @@ struct SuiteTest {
     template: PathBuf,
     constraint: PathBuf,
     expansion: Option<PathBuf>,
-    /// The name of the constraint.
     constraint_name: String,
     cases: Vec<SuiteCase>,
     /// Whether the test expects that the constraint does not fit its template. Such a test has no cases.
@@ -292,7 +291,7 @@ fn request(object: Value) -> Result<Request, String> {
         .ok_or_else(|| "the file holds no object".to_owned())
 }
 
-/// Adds the fields to a review that API servers always send.
+/// Adds to a review the fields that API servers always send.
 fn completed(mut review: Value) -> Result<Value, String> {
     let members = review.get_mut("request").and_then(Value::as_object_mut);
     let request = members.ok_or("the AdmissionReview has no request")?;

@@ -24,7 +24,7 @@ fn requested() -> ConnectionState {
 }
 
 #[test]
-fn informational_heads_are_counted_however_they_are_split() {
+fn informational_responses_are_counted_however_their_bytes_are_split() {
     let early = b"HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n";
     for (name, one, is_counted) in [
         ("continue", CONTINUE, true),
@@ -50,7 +50,7 @@ fn informational_heads_are_counted_however_they_are_split() {
 }
 
 #[test]
-fn informational_heads_are_limited_but_bodies_are_not() {
+fn informational_responses_are_limited_but_bodies_are_not() {
     let mut large = b"HTTP/1.1 103 Early Hints\r\nlink: ".to_vec();
     large.resize(Credit::PER_REQUEST.bytes + 1, b'x');
     assert_eq!(requested().count_received(&large), Err(TooManyInformational));

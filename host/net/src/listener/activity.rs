@@ -60,7 +60,7 @@ pub(super) enum Expiry {
     Revoked,
 }
 
-/// The next deadline, and what happens then: `expiry` closes the connection, `None` checks the bodies.
+/// The next deadline. Then the connection is closed for the reason `expiry`; if that is `None`, bodies are checked.
 struct NextStep {
     at: Instant,
     expiry: Option<Expiry>,
@@ -127,7 +127,8 @@ impl Activity {
             // Only HTTP/2 begins with `PRI`.
             state.is_http2 = bytes.starts_with(b"PRI");
         }
-        // During a request, received bytes belong to that request. HTTP/2 sends many frames that contain no head.
+        // Between requests, received bytes begin the next head. HTTP/2 is different: many of its frames contain no
+        // head.
         if state.requests_in_flight == 0 && !state.is_http2 && state.head_since.is_none() {
             state.head_since = Some(Instant::now());
             self.reschedule(state);
@@ -268,7 +269,7 @@ mod tests {
         (activity.expired().await, started.elapsed())
     }
 
-    /// tokio's timer has millisecond precision.
+    /// Compares durations, allowing for the millisecond precision of tokio's timer.
     fn about(duration: Duration, expected: Duration) -> bool {
         duration >= expected && duration < expected + Duration::from_millis(5)
     }

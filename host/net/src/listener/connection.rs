@@ -32,7 +32,7 @@ use crate::{
     workers::{StreamExecutor, WorkerSlot},
 };
 
-/// The timeout for sending a reply without hyper. A client that sends slowly may also read slowly.
+/// The timeout for sending a reply without hyper, because a client that sends slowly may also read slowly.
 const REPLY_LIMIT: Duration = Duration::from_secs(1);
 /// The first byte of a TLS connection: the type of a record of the handshake.
 const TLS_HANDSHAKE: u8 = 22;
@@ -88,7 +88,7 @@ impl<H: Handler> Connection<H> {
         let mut tls = tls.connection();
         let acceptor = TlsAcceptor::from(tls.config());
         let accepting = async {
-            // To anything but TLS, rustls replies with an alert, which clients of HTTP do not show.
+            // Checks the first byte: to plain HTTP, rustls would reply with an alert, which HTTP clients do not show.
             let mut first = [TLS_HANDSHAKE];
             stream.peek(&mut first).await?;
             if first != [TLS_HANDSHAKE] {

@@ -148,7 +148,7 @@ fn as_float(bytes: u64) -> f64 {
 }
 
 impl Transfer {
-    /// The connection is not idle until `in_flight` is dropped. `ended` is cancelled when the connection must end.
+    /// The connection does not count as idle until `in_flight` is dropped. `ended` is cancelled when it must end.
     pub(super) fn new(
         client: SocketAddr,
         limits: TransferLimits,
@@ -263,7 +263,7 @@ impl TransferState {
     /// Aborts both bodies, and drops the inner bodies.
     fn abort(&self, mut flows: MutexGuard<'_, Flows>, stall: Stall) {
         flows.request.stall = Some(stall);
-        // If the reply has not begun, an error reply follows, which has its own limits.
+        // A reply that has not begun is not aborted: it will be an error reply, which has its own limits.
         flows.reply.stall = flows.reply.body.is_some().then_some(stall);
         let bodies = (flows.request.end(), flows.reply.end());
         let wakers = [flows.request.waker.take(), flows.reply.waker.take()];
@@ -315,7 +315,7 @@ impl LimitedBody {
         if let Some(stall) = flow.stall {
             return Err(stall);
         }
-        // hyper polls a reply's body again only once the previous part was sent, so this ends a wait for the client.
+        // A poll ends a wait for the body's reader: hyper polls a body again only once the previous part was sent.
         if is_reply == matches!(flow.waits, Some(Wait::Client(_))) {
             flow.end_wait(now);
             if flow.is_slow(&limits) {

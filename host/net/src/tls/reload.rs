@@ -19,7 +19,8 @@ use crate::telemetry;
 /// The interval between warnings that a certificate expires soon.
 const REMINDER: Duration = Duration::from_secs(24 * 3600);
 
-/// TLS material that is loaded again when its files change. Clones share it. The last valid material stays in use.
+/// TLS material that is loaded again when its files change. Clones share it. If the new files are invalid, the last
+/// valid material stays in use.
 #[derive(derive_more::Debug)]
 #[debug("ReloadableTls {{ usage: {usage:?}, .. }}")]
 pub struct ReloadableTls<C> {

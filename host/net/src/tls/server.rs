@@ -144,7 +144,7 @@ impl TlsConnection {
 impl Material<ServerConfig> {
     fn accepts(&self, client: &[CertificateDer<'_>]) -> bool {
         let (Some(clients), Some((certificate, chain))) = (&self.clients, client.split_first()) else {
-            // A connection without a client certificate was accepted, and is still allowed.
+            // Without a client certificate, or without CAs to verify it, nothing can be revoked.
             return true;
         };
         clients

@@ -54,7 +54,7 @@ impl Wire {
         }
     }
 
-    /// Marks a connection to a proxy, to which requests must send whole URLs.
+    /// Marks this as a connection to a proxy, so that its requests contain whole URLs.
     pub(crate) fn with_proxy(self) -> Self {
         Self {
             is_to_proxy: true,

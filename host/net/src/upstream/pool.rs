@@ -180,8 +180,8 @@ async fn close_idle(idle: Weak<IdleConnections>, first: Instant) {
     }
 }
 
-/// Polls without a waker: responses and bodies arrive only while a connection is driven, and the driver polls for them
-/// afterwards. The poll must not use the cooperative budget, which could make it wait for a wake that never comes.
+/// Polls without a waker: responses and bodies arrive only when a task drives the connection, and that task polls for
+/// them afterwards. The poll must not use the cooperative budget, which could make it wait for a wake that never comes.
 fn poll_unwoken<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
     pin!(unconstrained(poll_fn(poll))).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -223,7 +223,7 @@ impl Drop for Lease {
         let Some(mut connection) = self.connection.take() else {
             return;
         };
-        // The poll removes the waker of the task that used the connection, which the next request would otherwise wake.
+        // Removes the waker of the task that used the connection. Otherwise, the next request would wake that task.
         let is_open = poll_unwoken(|cx| connection.drive(cx)).is_pending();
         if is_open && connection.sender.is_ready() {
             self.pool.put(connection);

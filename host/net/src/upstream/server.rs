@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_at_an_own_listener_is_recognized() {
+    fn an_upstream_server_that_is_this_program_itself_is_recognized() {
         for (server, listener, expected) in [
             ("http://127.0.0.1:8080", "127.0.0.1:8080", true),
             ("http://127.0.0.1:8080", "0.0.0.0:8080", true),

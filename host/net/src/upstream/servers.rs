@@ -43,8 +43,8 @@ pub struct FollowedServer {
 pub enum Choice {
     /// Each request begins with the next server (round robin). Servers that are down come last.
     Turns,
-    /// Of registered servers, only the first one, the master. If it refuses the connection, the request waits for a new
-    /// master, up to the connect timeout. Listed servers are tried in order.
+    /// If servers register themselves, only the first one, the master, is tried. If it refuses the connection, the
+    /// request waits for a new master, up to the connect timeout. Listed servers are tried in order.
     Master,
     /// The server with the fewest requests in flight from this program comes first. Servers that are down come last.
     LeastLoaded,

@@ -34,7 +34,7 @@ pub(super) fn assertions(fields: &mut Fields<'_>) -> Vec<Assertion> {
     assertions
 }
 
-/// Compiles a Go regexp. Unlike in Rust, a `{` that starts no repetition is literal there.
+/// Compiles a Go regexp. In Go, unlike in Rust, a `{` that starts no repetition is literal.
 fn pattern(text: &str) -> Result<Regex, String> {
     let mut escaped = String::with_capacity(text.len());
     let mut rest = text;

@@ -187,7 +187,7 @@ async fn cel_rules_and_the_reader_refuse_the_same_definitions() {
         assert!(read(&document).is_err(), "the reader accepts {document:#}");
         seen.extend(messages);
     }
-    // Each rule refuses at least one of the definitions.
+    // Each rule must refuse at least one of the invalid definitions.
     for kind in ["AdmissionChain", "AdmissionException"] {
         each_place(&spec_schema(kind), 1, &mut |schema, _| {
             for rule in schema[VALIDATIONS].as_array().into_iter().flatten() {
@@ -235,7 +235,7 @@ async fn documented_definitions_satisfy_the_cel_rules() {
     for mut document in documents {
         let schemas = &schemas[document["kind"].as_str().unwrap()];
         assert!(!schemas.files_refuse(&document), "{document:#}");
-        // Paths in a file may be relative to the file's directory, but paths in a resource must be absolute.
+        // Paths in a resource must be absolute, but the documented files also have relative ones.
         for stage in document["spec"]["stages"].as_array_mut().into_iter().flatten() {
             absolute(stage);
         }
@@ -335,7 +335,7 @@ fn cel_rules_cost_less_than_the_limits_of_api_servers() {
 }
 
 #[test]
-fn cel_rules_name_existing_fields_and_cover_every_choice_of_fields() {
+fn cel_rules_refer_to_existing_fields_and_cover_every_choice_of_fields() {
     for (kind, additions) in [("AdmissionChain", CHAIN), ("AdmissionException", EXCEPTION)] {
         let mut schema = spec_schema(kind);
         for place in additions.iter().flat_map(|(places, _)| *places) {
