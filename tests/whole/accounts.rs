@@ -107,7 +107,7 @@ async fn the_commands_on_the_accounts_page_succeed_in_order() {
     let (status, reply) = scene.rest(&token, "GET", path, Value::Null).await;
     assert_eq!((status, &reply["user_token"]), (200, &json!(token)), "{reply}");
 
-    // The log has every change but no secret, and all data survive a restart.
+    // Every change is in the log, but no secret is. All data survive a restart.
     let log = format!("{:?}", scene.program.log());
     for change in [
         "create user plain:alice",
@@ -341,7 +341,7 @@ async fn account_commands_report_why_they_are_refused() {
 }
 
 #[tokio::test]
-async fn users_send_the_same_tokens_to_mesos_clusters() {
+async fn the_token_of_an_account_is_accepted_for_mesos_clusters() {
     let driver = Upstream::start().await.unwrap();
     let more = format!(
         ", clusters: {{ BCS-MESOS-1: [\"{}\"] }}, tokens: {{ accounts: {{}} }}, statuses: driver",

@@ -63,9 +63,9 @@ fn pods() -> Vec<Value> {
     ]
 }
 
-/// Returns an API server with five Pods in pages of two. The user has no right to list Deployments, which exist in two
-/// versions, and Secrets cannot be listed at all. The first token for the second page has expired, and the server is
-/// overloaded once.
+/// Starts an API server with five Pods in pages of two, and returns the counters of its replies. The user may not list
+/// Deployments, which exist in two versions, and Secrets do not support `list` at all. The first `continue` token for
+/// the second page has expired, and the server is overloaded once.
 async fn api_server(directory: &TempDir) -> BTreeMap<&'static str, Arc<AtomicUsize>> {
     let bundle = certificate(directory.path(), "--host", "localhost").await;
     let counts: BTreeMap<&str, Arc<AtomicUsize>> = ["overloaded", "expired", "pages"]
@@ -196,7 +196,7 @@ async fn objects_of_a_cluster_are_audited_page_by_page() {
             ],
             ["no-team", "CREATE", "denied", "every object needs a team"],
             ["no-zone", "CREATE", "changed", "a patch of 1 operation"],
-            // The stage that sets the zone matches no updates.
+            // There is no finding for an UPDATE of `no-zone`, because the stage that sets the zone matches only CREATE.
         ]
     );
     let finding = &report["findings"][2];
@@ -379,7 +379,8 @@ pub(crate) const LOOKED_UP: [(&str, &str, &str); 4] = [
     ("by-user", "denied", "not by an auditor"),
 ];
 
-/// Creates the objects of [`LOOKED_UP`] in a cluster, and other objects without findings.
+/// Creates the Pods for which [`LOOKED_UP`] has findings in a cluster, two Pods without findings, and the objects that
+/// the chain looks up.
 pub(crate) fn put_looking_up(setting: &Setting) {
     let server = &setting.server;
     for (name, labels) in [
@@ -448,7 +449,8 @@ async fn an_audit_makes_lookups_as_the_given_user() {
     assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
     let report: Value = serde_json::from_str(&audited.stdout).unwrap();
     let mut found = rows(&report);
-    // The messages for CREATE and UPDATE may differ, because a Node from a watch is printed differently.
+    // An object has two findings if its messages for CREATE and UPDATE differ. They may, because a Node that comes from
+    // a watch is printed differently.
     found.dedup_by_key(|[name, ..]| *name);
     let told: Vec<_> = found
         .iter()
@@ -478,7 +480,7 @@ async fn an_audit_makes_lookups_as_the_given_user() {
     assert_eq!(names, ["by-namespace", "by-plugin"]);
 }
 
-/// Returns a chain that denies Pods without this label, as the API server stores it.
+/// Returns a chain, in the form in which the API server stores it, that denies Pods without this label.
 fn labelled(name: &str, label: &str) -> Value {
     json!({
         "apiVersion": "admittance.dev/v1alpha1",

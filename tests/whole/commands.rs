@@ -297,7 +297,7 @@ async fn check_warns_of_definitions_that_are_probably_not_intended() {
 }
 
 #[tokio::test]
-async fn check_shows_warnings_about_scalars_besides_mistakes() {
+async fn check_shows_warnings_about_scalars_even_if_there_are_mistakes() {
     let directory = tempfile::tempdir().unwrap();
     let text = format!(
         "{}      mode: 0400\n",
@@ -351,7 +351,7 @@ async fn durations_are_printed_with_at_most_three_decimals() {
         application("shop", "web", "nginx:1.29").to_string(),
     );
     let mut seen = 0;
-    // Rounding errors would show in this many durations.
+    // Among this many durations, at least one would show a rounding error.
     for _ in 0..8 {
         let run = run(&chains, &object, &["--output", "json"]).await;
         let lines = run
@@ -487,7 +487,7 @@ async fn run_accepts_every_form_of_request() {
 }
 
 #[tokio::test]
-async fn files_written_by_init_pass_check_and_refuse_the_example() {
+async fn chains_written_by_init_pass_check_and_refuse_the_example_request() {
     let repository = admittance_tests::repository();
     for (api, request, line) in [
         ("rest", "body.json", Some("PUT /v1/services/web")),

@@ -43,7 +43,7 @@ async fn gatekeeper_suites_run_unchanged() {
         assert_eq!(report(&ran)["passed"], json!(cases), "{}", ran.stdout);
     }
 
-    // `admittance test` takes the same arguments as `gator`; one of these directories is missing.
+    // Like `gator`, `admittance test` accepts `...` for all subdirectories, and reports a missing directory.
     let ran = admittance(&examples, &["test", "gatekeeper/privileged/..."]).await;
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
     let ran = admittance(&examples, &["test", "gatekeeper/nothing/"]).await;

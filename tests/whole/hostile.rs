@@ -25,7 +25,8 @@ enum Expected {
 
 use Expected::{DoesNotLoad, Fails, Passes, RunsOn};
 
-/// Returns the expected result of a behaviour. A new behaviour without a result does not compile.
+/// Returns the expected result of a behaviour. The `match` has no default, so the compiler demands a result for each
+/// new behaviour.
 fn expected(behaviour: Behaviour) -> Expected {
     match behaviour {
         Behaviour::WellBehaved | Behaviour::LogsTooMuch => Passes,

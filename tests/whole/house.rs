@@ -183,7 +183,7 @@ fn wasmtime_is_built_with_few_features() {
     for (name, expected) in [
         (
             "wasmtime",
-            // Other dependencies enable the last two features.
+            // The last two features in this list are enabled by other dependencies.
             &[
                 "async",
                 "component-model",

@@ -245,7 +245,7 @@ upstream:
 definitions: [chains.yaml]
 ";
 
-/// Answers like a BCS driver with two applications in a namespace. The definition of a third application is lost.
+/// Answers like a BCS driver with three applications in a namespace, the last of which has no stored definition.
 fn bcs(request: &Request) -> Response {
     let cluster = request.headers().get("BCS-ClusterID");
     if cluster.is_none_or(|cluster| cluster != "BCS-MESOS-10001") {

@@ -265,8 +265,8 @@ async fn a_patch_is_judged_by_its_result() {
         ..Teams::default()
     })
     .await;
-    // (case, stored object, content type, patch, status, what is expected, resulting object). Expected is the patch
-    // that the upstream gets, or the message if the patch is refused.
+    // (case, stored object, content type, patch, status, the patch that the upstream gets or the message if the patch
+    // is refused, resulting object)
     for (case, stored, content_type, patch, status, expected, after) in [
         (
             "a field",
@@ -481,7 +481,7 @@ async fn a_request_whose_stored_object_cannot_be_read_is_refused() {
 }
 
 #[tokio::test]
-async fn an_object_that_changes_in_the_meantime_is_not_written() {
+async fn a_write_is_refused_if_the_object_changed_after_it_was_read() {
     let scene = Scene::start(Teams {
         has_versions: true,
         is_contended: true,
@@ -512,7 +512,7 @@ async fn an_object_that_changes_in_the_meantime_is_not_written() {
 }
 
 #[tokio::test]
-async fn check_rejects_a_patch_route_that_neither_reads_the_object_nor_is_partial() {
+async fn check_rejects_a_patch_route_without_get_or_partial() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", CHAINS);
     for (get, code, expected) in [

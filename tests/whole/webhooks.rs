@@ -34,9 +34,8 @@ pub(crate) async fn serve(directory: &Path, service: &str) -> SocketAddr {
     listen(directory, service, &[], |_, request| answer(request)).await
 }
 
-/// Listens with the certificate of a service or host until the test ends. `answer` gets the request, and the number of
-/// connections accepted before the request's. The client selects one of `protocols` by ALPN; without any, the server
-/// speaks HTTP/1.1.
+/// Listens with the certificate of a service or host until the test ends. `answer` gets each request with the index of
+/// its connection. The client selects one of `protocols` by ALPN. If there are none, the server speaks HTTP/1.1.
 pub(crate) async fn listen<F, A>(directory: &Path, service: &str, protocols: &[&str], answer: F) -> SocketAddr
 where
     F: Fn(usize, Request<Incoming>) -> A + Clone + Send + Sync + 'static,
@@ -498,7 +497,7 @@ async fn check(scene: &Scene, name: &str, policy: &str, expected: Expected) {
 }
 
 #[tokio::test]
-async fn a_bcs_admissionwebhook_is_served_unchanged() {
+async fn an_admissionwebhook_document_of_bcs_works_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let bundle = certificate(directory.path(), "--service", "hook.hooks").await;
     let hook = serve(directory.path(), "hook.hooks").await;

@@ -301,8 +301,8 @@ export const { describe, configure, admit } = plugin({
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(!check.stderr.contains("npm install"), "{}", check.stderr);
 
-    // The error message for an exception contains the line in the source. The sandbox replaces functions that are
-    // missing.
+    // If a plugin throws an exception, the message contains the source line. If the plugin uses a class that the
+    // sandbox lacks, the message names a replacement.
     let code = r#"
 import { plugin } from "admittance";
 export const { describe, configure, admit } = plugin({
@@ -408,7 +408,7 @@ WitWorld = plugin.component()
     let check = admittance(&directory, &["test"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
 
-    // The error message for an exception contains the line in the source.
+    // If a plugin raises an exception, the message contains the source line.
     let code = code.replace("return deny(", "return request.nothing(");
     fs::write(directory.join("src/plugin.py"), code).unwrap();
     let check = admittance(&directory, &["test"]).await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::scene::{PODS, SERVICE_ACCOUNT, Scene, pod};
 
-/// Returns the message of a refusal, checked to be a `Status`, which kubectl requires.
+/// Sends a request that must be refused with a `Status`, as kubectl requires. Returns the status code and the message.
 async fn refused(scene: &Scene, method: Method, path: &str, body: Value) -> (u16, String) {
     let reply = scene.send(method, path, body).await;
     let status = reply.json().unwrap();

@@ -49,7 +49,7 @@ async fn users_act_in_a_cluster_under_their_own_names() {
 }
 
 #[tokio::test]
-async fn role_bindings_decide_for_users_with_the_cluster_permission() {
+async fn users_with_the_cluster_permission_have_only_the_rights_of_their_role_bindings() {
     let scene = Scene::start(false).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let granted = json!({"user": "alice", "permission": "Cluster"});

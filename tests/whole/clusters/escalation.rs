@@ -63,7 +63,7 @@ async fn no_header_changes_the_user_of_a_request() {
 }
 
 #[tokio::test]
-async fn requests_are_refused_unless_token_path_and_cluster_belong_together() {
+async fn requests_need_a_token_with_permission_for_the_cluster_in_their_path() {
     let scene = Scene::start(false).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let (bob, viewer) = (

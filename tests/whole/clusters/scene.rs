@@ -15,7 +15,7 @@ pub(super) const SERVICE_ACCOUNT: &str = "service-account-1";
 /// The secret that the gateways of a scene share.
 pub(super) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
-/// A gateway with a user and a cluster whose API server runs.
+/// A gateway with a user and a registered cluster, and the cluster's running API server.
 pub(super) struct Scene {
     pub(super) directory: TempDir,
     pub(super) gateway: Admittance,
@@ -105,7 +105,7 @@ impl Scene {
         Self::configured(false, "[]", None, "", &[]).await
     }
 
-    /// Starts a scene with chains, whose gateway finds other gateways in this ensemble.
+    /// Starts a scene with chains. Its gateway finds other gateways through this ZooKeeper ensemble.
     pub(super) async fn with_peers(ensemble: &str) -> Self {
         Self::configured(true, "[]", Some(ensemble), "", &[]).await
     }

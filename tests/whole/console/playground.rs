@@ -416,7 +416,7 @@ async fn an_editor_colours_its_text_and_marks_only_lines_that_exist() {
         ["\"kind\"", "\"a\""]
     );
 
-    // A part that is missing at the end is reported at the last line.
+    // If the text ends too early, the last line is marked.
     browser.edit("object", "kind: Pod\nmetadata: {").await;
     browser.find(".field:has(#object) .numbers .marked").await;
     assert_eq!(

@@ -19,7 +19,7 @@ listen: { tls: { certificate: localhost.pem, key: localhost.key } }
 definitions: [chains/]
 ";
 
-/// Returns a chain whose candidate rewrites more images than its plugin.
+/// Returns a chain whose candidate rewrites images to another registry than its plugin does.
 fn images() -> String {
     let images = source("image-policy");
     format!(

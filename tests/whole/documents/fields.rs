@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{configuration, page::Page, tested_with};
 
-/// A field that no document has, and that resembles no field.
+/// A name that no field has or resembles.
 const UNKNOWN: &str = "qqqqqqqqqqqqqqqqqqqq";
 
 /// Collects the fields of a schema, each with the path of the fields around it.
@@ -51,8 +51,8 @@ async fn schema_of(document: &str) -> BTreeSet<String> {
     found
 }
 
-/// Returns the fields that are allowed in place of the `?` in each text. The program lists them in its message about an
-/// unknown field.
+/// Returns the fields that are allowed in place of the `?` in each text. `known` gets them from the program's message
+/// about an unknown field there.
 fn known_in(places: &[(&str, &str)], known: impl Fn(&str) -> Vec<String>) -> BTreeSet<String> {
     let fields = places.iter().flat_map(|(prefix, text)| {
         let names = known(&with_unknown(text)).into_iter();
@@ -141,7 +141,7 @@ async fn fields_of_test_cases_are_documented_and_in_the_schema() {
 }
 
 #[tokio::test]
-async fn the_schema_of_chains_has_the_fields_that_are_read() {
+async fn the_schema_of_chains_has_the_fields_that_the_program_reads() {
     const STAGE: &str = "spec: { stages: [ { name: a, ";
     let stage = |rest: &str| format!("{STAGE}{rest}");
     let texts = [
@@ -261,7 +261,7 @@ async fn the_schema_of_chains_has_the_fields_that_are_read() {
 }
 
 #[tokio::test]
-async fn the_schema_of_exceptions_has_the_fields_that_are_read() {
+async fn the_schema_of_exceptions_has_the_fields_that_the_program_reads() {
     let places = [
         ("", "?"),
         ("metadata.", "metadata: { ? }"),

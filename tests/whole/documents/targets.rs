@@ -19,7 +19,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the module path of a file in a crate below `host`, which is the default target of its events.
+/// Returns the default log target of the events in a source file below `host`: the file's module path.
 fn module(path: &Path) -> String {
     let path = path.strip_prefix(repository().join("host")).unwrap();
     let mut names: Vec<_> = path
@@ -57,7 +57,7 @@ fn targets() -> BTreeSet<String> {
             let named = named.and_then(|rest| rest.split([',', ')']).next());
             targets.insert(match named {
                 None => module(&file),
-                // The constant `TARGET` is the target of plugins' own lines.
+                // The constant `TARGET` is the target of the log lines that plugins write.
                 Some("TARGET") => "admittance::plugin".to_owned(),
                 Some(target) => target.trim_matches('"').to_owned(),
             });

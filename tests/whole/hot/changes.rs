@@ -1,4 +1,4 @@
-//! Every way of changing files makes the change live.
+//! A change goes live in whichever way the files are changed.
 
 use std::{
     fs::{self, File},
@@ -144,7 +144,8 @@ async fn a_partial_module_is_reported_until_it_is_complete() {
     assert!(status.get("problem").is_none(), "{status:#}");
 }
 
-/// Publishes files like a volume of the kubelet: each is a link through `..data`, which is replaced by a rename.
+/// Publishes a file as the kubelet does in a volume: its name is a symbolic link to a file in `..data`, and `..data` is
+/// a symbolic link to the directory of the revision, which a rename replaces.
 fn publish(volume: &Path, name: &str, content: impl AsRef<[u8]>, revision: u32) {
     let data = format!("..2026_11_{revision:02}");
     fs::create_dir(volume.join(&data)).unwrap();
@@ -212,7 +213,8 @@ async fn an_incomplete_definition_file_does_not_go_live() {
         annotations.contains_key("version.admittance.dev/second")
     };
     assert!(has_second().await);
-    // The first write contains only one of the two chains; the complete file also has a new one.
+    // The file is written in two halves: the first contains only the usual chain, and the second contains the changed
+    // chain `second`.
     let new = with_second("{ name: second, generation: 2 }");
     let half = new.split_once("---").unwrap().0.len();
     for closes in [false, true] {
@@ -304,7 +306,7 @@ async fn a_removed_directory_is_reported_and_can_be_restored() {
         assert!(mistakes(&status).contains(name), "{name}: {status:#}");
         assert_eq!(hot.version(&program).await, Some(version - 1), "{name}");
 
-        // The module returns with different content.
+        // The directory returns, and the module has new content.
         fs::write(hot.path("new.wasm"), hot.bytes(version)).unwrap();
         fs::rename(hot.path("away"), hot.path(name)).unwrap();
         fs::rename(hot.path("new.wasm"), hot.module()).unwrap();
@@ -360,7 +362,7 @@ async fn edited_added_and_removed_definitions_go_live() {
         "{status:#}"
     );
 
-    // A table may be empty; then no hook is called.
+    // Without definitions, the live table is empty and no hook is called.
     fs::remove_file(hot.chain_file()).unwrap();
     let is_empty = async || hot.annotations(&program).await.is_empty();
     hot.until(&program, "the last file removed", is_empty).await;

@@ -17,7 +17,6 @@ async fn a_change_is_detected_regardless_of_file_times() {
         ("a day ago", |now| now - DAY),
         ("in a day", |now| now + DAY),
         ("in 1970", |_| SystemTime::UNIX_EPOCH),
-        // The previous time is in the future, so the new one is older.
         ("now", |now| now),
     ];
     let hot = Hot::new().await;

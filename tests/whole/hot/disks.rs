@@ -58,7 +58,7 @@ fn can_mount() -> bool {
 
 fn small_disk(at: &Path) -> Vec<OsString> {
     fs::create_dir_all(at).unwrap();
-    // This user owns the mount, because root inside the namespace is this user.
+    // The mount belongs to the user who runs the test, because this user is root inside the namespace.
     mounted(&format!(
         "mount -t tmpfs -o size=2m,mode=700 none '{}'",
         at.display()
@@ -226,7 +226,7 @@ async fn a_plugin_goes_live_even_if_the_store_cannot_save_it() {
 }
 
 #[tokio::test]
-async fn definitions_that_cannot_be_written_are_not_changed() {
+async fn a_change_is_refused_if_the_definition_files_are_read_only() {
     if !can_mount() {
         return;
     }

@@ -245,7 +245,7 @@ async fn audit_reports_have_a_kind_that_the_cluster_serves() {
 }
 
 #[tokio::test]
-async fn kinds_of_audit_reports_can_be_installed_after_an_audit() {
+async fn audit_reports_are_written_once_their_kind_is_installed() {
     let setting = setting();
     let groups = ["openreports.io", "reports.x-k8s.io", "wgpolicyk8s.io"];
     for group in groups {

@@ -1,5 +1,5 @@
-//! Runs what kube-apiserver's tests of webhooks check against Admittance, which calls webhooks in place of the API
-//! server. `list` has every row, and the other modules test the rows that are `Met` or `Differs`.
+//! Checks that Admittance, which calls webhooks in place of the API server, behaves as kube-apiserver's own tests of
+//! webhooks demand. `list` has every row, and the other modules test the rows that are `Met` or `Differs`.
 //!
 //! `host/conditions/src/tests.rs` tests the language of `matchConditions`, and
 //! `host/definitions/src/forms/kubernetes/tests.rs` the validation of configurations (group C15).

@@ -62,7 +62,7 @@ async fn the_shortest_of_all_timeouts_applies() {
                     "?timeout=30s",
                     "no verdict within the stage's timeout of 100ms",
                 ),
-                // kube-apiserver sends the timeout in this format, and gets an answer within the second.
+                // kube-apiserver sends timeouts in this format. It gets an answer within 1 s.
                 ("30s", "?timeout=1s", BY_REQUEST),
                 ("30s", "?timeout=500ms", BY_REQUEST),
             ],

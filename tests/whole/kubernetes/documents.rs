@@ -18,7 +18,7 @@ async fn mutating_webhooks_are_called_in_order_and_see_earlier_changes() {
     })
     .await;
     let webhook = |name: &str| hooks.webhook(name, &format!("/{name}"), &json!({}));
-    // This webhook selects the label that the first webhook adds.
+    // This webhook matches only objects with the label that the first webhook adds.
     let selecting = hooks.webhook(
         "selecting",
         "/selecting",
@@ -125,7 +125,7 @@ async fn webhooks_are_informed_of_a_dry_run() {
     }
 }
 
-/// Changing one field of a webhook's document replaces it with a plugin.
+/// A plugin takes the place of a webhook if the document has the field `plugin` instead of `clientConfig`.
 #[tokio::test]
 async fn a_webhook_can_be_swapped_for_a_plugin() {
     let directory = tempfile::tempdir().unwrap();

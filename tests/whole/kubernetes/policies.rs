@@ -122,7 +122,7 @@ async fn kubewarden_policies_are_served() {
     let labels = changed.applied_to(&object)["metadata"]["labels"].take();
     assert_eq!(labels, json!({"team": "a", "checked": "yes"}));
 
-    // Policies of a namespace have their own messages.
+    // The refusal has the message that the namespace's policy specifies.
     let (_, refused) = review(&server, "programs", &none, &none).await;
     assert!(refused.message().contains("ask the owners"), "{refused:?}");
     let causes = &refused.response["status"]["details"]["causes"];
@@ -195,7 +195,7 @@ async fn kubewarden_policy_groups_are_served() {
             json!({"act": "fail"}),
             "plugin labelled of the group: the plugin returned an error: it was told to fail",
         ),
-        // The second policy, a WASI program, exits after the first has answered.
+        // Every member that is called loops until its timeout. The message names the first one.
         (
             json!({"team": "a"}),
             json!({"act": "loop"}),

@@ -266,8 +266,8 @@ async fn webhook_configurations_follow_the_live_chains() {
         let all = [VALIDATING, MUTATING, "secrets"].map(|plural| count(&format!("/{plural}?")));
         assert!(all.iter().all(|count| *count > 0), "{verb}: {all:?}");
         let named = [NAME, SECRET].map(|name| count(&format!("fieldSelector=metadata.name%3D{name}")));
-        // The name of the configurations is a prefix of the Secret's name, so the first count includes requests for the
-        // Secret.
+        // The name of the configurations is a prefix of the Secret's name, so the count for it includes requests for
+        // the Secret.
         assert_eq!(named, [all.iter().sum(), all[2]], "{verb}");
         assert_eq!(
             count(&format!("/namespaces/{NAMESPACE}/secrets?")),
@@ -486,7 +486,8 @@ async fn webhook_fields_that_the_api_server_drops_are_written_only_once() {
     assert_eq!(webhooks(&setting, VALIDATING)[0].get("matchConditions"), None);
     let named = format!("{VALIDATING}/{NAME}");
     let looked = || setting.server.count("get", &named);
-    // Both new tables need the same webhooks. When the second one is checked, the check of the first has ended.
+    // Neither new table changes the webhooks. The leader checks tables one after another, so its check of `second`,
+    // with any writes, has ended when it checks `third`.
     for message in ["second", "third"] {
         let before = looked();
         setting.server.put(PLURAL, everything(message));
@@ -592,7 +593,7 @@ async fn missing_rights_in_the_cluster_are_reported_by_name() {
     setting.server.allow("get", "secrets");
     program.until_serving().await.unwrap();
 
-    // Only the object that could not be written is missing.
+    // The program serves, and its status names the one configuration that it may not create.
     let is_named = |status: &Value| {
         let problem = status["webhookConfigurations"]["problem"]
             .as_str()

@@ -128,7 +128,7 @@ async fn three(setting: &Setting) -> [Server; 3] {
 }
 
 #[tokio::test]
-async fn a_hanging_replica_delays_the_other_replicas_and_is_named() {
+async fn a_hanging_replica_delays_the_other_replicas_and_is_reported_by_name() {
     let setting = Setting::new();
     setting.server.put(PLURAL, chain("pods", "first"));
     let first = start(&setting).await;
@@ -238,7 +238,7 @@ async fn a_rollback_applies_to_all_replicas() {
 }
 
 #[tokio::test]
-async fn a_replica_with_another_table_is_not_ready_and_is_named() {
+async fn a_replica_with_another_table_is_not_ready_and_is_reported_by_name() {
     let setting = Setting::new();
     setting.server.put(PLURAL, chain("pods", "first"));
     let namespaced = json!({

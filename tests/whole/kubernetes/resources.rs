@@ -226,7 +226,7 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
     server.until_revision(2).await;
     assert!(server.message().await.contains("first"));
 
-    // In paths and in arguments of commands, the name of such a chain contains a slash: `test/pods`.
+    // In paths and in arguments of commands, the name of a namespaced chain contains a slash: `test/pods`.
     let verdict = server.review("/validate/test/pods", &POD.review("p1")).await;
     assert!(verdict.message().contains("first"), "{}", verdict.message());
     for arguments in [

@@ -41,7 +41,7 @@ fn define_policies(setting: &Setting) {
         .define_kind(version, BINDINGS, "ValidatingAdmissionPolicyBinding", false);
 }
 
-/// Returns a CEL template. Its constraints deny every Pod with their own messages.
+/// Returns a Gatekeeper template in CEL. Each of its constraints denies every Pod with the message in its parameters.
 fn template() -> Value {
     let validations =
         json!([{"expression": "false", "messageExpression": "string(variables.params.message)"}]);

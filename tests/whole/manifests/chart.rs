@@ -147,8 +147,8 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
 ";
     let full = format!("dialect: {{ kubernetes: {{}} }}\ncluster: {{}}\n{rest}");
     let of_webhooks = "perChain: true, failurePolicy: Ignore, timeoutSeconds: 7, excludeNamespaces: [cni], includeKubeSystem: true,";
-    // (configuration of the chart, whether certificates exist, webhook arguments of the chart, common arguments,
-    // configuration of the manifests)
+    // (configuration of the chart, whether certificates exist, arguments that only the chart gets, arguments of both
+    // commands, configuration of the manifests)
     for (config, has_certs, webhooks, flags, of_manifests) in [
         (CONFIG, true, "", "", mounted("", pods)),
         (CONFIG, false, "", "", kept.to_owned()),

@@ -49,9 +49,9 @@ async fn certificates_in_a_directory_are_used_in_the_manifests() {
     );
     assert_eq!(secret["data"]["ca.crt"], read("ca.pem"));
 
-    // (change of the files, expected message)
     type Change = fn(&Path);
     let file = "admittance.admittance-system";
+    // (change of the files, expected message)
     let table: [(Change, &str); 4] = [
         (
             |at| {

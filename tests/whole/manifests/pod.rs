@@ -64,7 +64,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
 }
 
 #[tokio::test]
-async fn only_the_webhook_configurations_trust_the_certificate() {
+async fn a_client_needs_the_ca_and_the_service_name_to_trust_a_pod() {
     let directory = tempfile::tempdir().unwrap();
     let certs = certs(directory.path()).await;
     let printed = Printed::from_definitions(&chains(), &certs).await;

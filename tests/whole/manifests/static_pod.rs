@@ -132,7 +132,7 @@ async fn a_static_pod_has_all_of_its_files() {
     }
 }
 
-/// Otherwise, the program would also read the definitions that only an earlier run wrote.
+/// If definition files of an earlier run remained, the program would read them too.
 #[tokio::test]
 async fn static_pod_files_of_an_earlier_run_are_removed() {
     let (node, _) = Node::new(CONFIG, &chains(), "").await;

@@ -51,7 +51,7 @@ impl Surroundings {
         driver(place, &more)
     }
 
-    /// Returns a definition as clients of the original write it.
+    /// Returns a definition as clients of bcs-mesos-driver write it.
     pub(super) fn definition(&self, name: &str, hook: &str) -> Value {
         let client = json!({"caBundle": self.hooks.bundle, "namespace": "hooks", "name": "hook", "path": format!("/{hook}")});
         json!({
@@ -226,7 +226,7 @@ async fn two_drivers_serve_a_change_made_through_one_of_them() {
         }
     }
 
-    // The definition is written to ZooKeeper directly, in the original scheduler's format.
+    // The definition is written to ZooKeeper directly, in the format of the BCS scheduler.
     let mut by_hand = around.definition("webhook-test", "annotates");
     by_hand["metadata"]["creationTimestamp"] = "0001-01-01T00:00:00Z".into();
     by_hand["admissionWebhooks"][0]["clientConfig"]["url"] = "".into();

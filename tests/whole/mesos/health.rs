@@ -1,4 +1,4 @@
-//! `/healthz` of the admin port from startup to exit, with the original driver's messages, and the replies to clients
+//! `/healthz` of the admin port from startup to exit, with the messages of bcs-mesos-driver, and the replies to clients
 //! in each state.
 
 use admittance_tests::{MesosCluster, NEVER, POLL, Scheduler};
@@ -19,7 +19,7 @@ async fn health(driver: &Front) -> Value {
     reply.json().unwrap()
 }
 
-/// Polls until `/healthz` has this message, and compares its other fields with the original's format.
+/// Polls until `/healthz` has this message, and checks that its other fields are like those of bcs-mesos-driver.
 async fn until_healthz(driver: &Front, message: &str) {
     let mut last = Value::Null;
     let asking = async {

@@ -1,5 +1,5 @@
 //! Reads and writes ZooKeeper independently of the program, and runs schedulers that take part in the election like the
-//! original scheduler.
+//! BCS scheduler.
 
 use std::{sync::Arc, time::Duration};
 
@@ -52,8 +52,8 @@ impl Nodes {
         matches!(self.0.get_data(path).await, Err(Error::NoAuth))
     }
 
-    /// Returns the children of a node in the order of their sequence numbers, as the original reads them, or nothing if
-    /// the node does not exist.
+    /// Returns the children of a node in the order of their sequence numbers, like bcs-mesos-driver. A node that does
+    /// not exist has none.
     pub(super) async fn children(&self, path: &str) -> Vec<Node> {
         let names = match self.0.list_children(path).await {
             Ok(names) => names,

@@ -168,7 +168,7 @@ async fn three_drivers_go_live_with_each_change_together() {
 }
 
 #[tokio::test]
-async fn a_hanging_driver_delays_the_other_drivers_and_is_named() {
+async fn a_hanging_driver_delays_the_other_drivers_and_is_reported_by_name() {
     let place = ZooKeeperNode::shared("hangs").await;
     let around = Surroundings::new(&place).await;
     let nodes = Nodes::connect(&place.connection()).await;

@@ -88,7 +88,7 @@ const ROUTES: &[(Method, &str, &str, &str)] = &[
     (DELETE, "/command/deployment/n/web?id=7", "", "DELETE /v1/command/deployment/n/web?id=7"),
 ];
 
-/// Routes of the original driver that its scheduler no longer has.
+/// Routes of bcs-mesos-driver that the BCS scheduler no longer has.
 #[rustfmt::skip]
 const COMMENTED_OUT: [(Method, &str, &str); 2] = [
     (GET,    "/namespaces/n/applications/web/tasks", "GET /v1/apps/n/web/tasks"),

@@ -50,7 +50,7 @@ fn address(url: &str) -> http::uri::Authority {
 }
 
 #[tokio::test]
-async fn a_driver_registers_in_two_locations_and_again_after_a_lost_session() {
+async fn a_driver_registers_in_two_locations_and_repeats_this_after_a_lost_session() {
     let place = ZooKeeperNode::shared("sessions").await;
     let nodes = Nodes::connect(&place.connection()).await;
     nodes.put(&of_cluster(), &Value::Null).await;

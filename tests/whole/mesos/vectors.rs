@@ -1,5 +1,5 @@
-//! Test vectors from the original's code. Each row is a case with its section in the reference of bcs-mesos-driver, and
-//! the rows run one after another.
+//! Test vectors from the code of bcs-mesos-driver. Each row is a case with its section in the reference of that driver,
+//! and the rows run one after another.
 
 use admittance_tests::Reply;
 use bytes::Bytes;
@@ -327,7 +327,7 @@ fn check_reply(reply: &Reply, vector: &Vector, expect: &mut impl FnMut(&str, Str
         status.to_string(),
     );
     if !reply.text().starts_with('{') {
-        // The original sends this message without an envelope.
+        // bcs-mesos-driver sends this message without an envelope.
         expect("the reply", reply.text(), message.to_owned());
         return;
     }
@@ -341,7 +341,7 @@ fn check_reply(reply: &Reply, vector: &Vector, expect: &mut impl FnMut(&str, Str
         expect("the message", text.clone(), message.to_owned());
     }
     if code == 1_405_234 {
-        // The envelope must equal that of the original's filters, byte for byte.
+        // The envelope must equal the one that the filters of bcs-mesos-driver write, byte for byte.
         let envelope = format!(
             "{{\n \"result\": false,\n \"code\": {code},\n \"message\": {},\n \"data\": null\n}}",
             json!(text)

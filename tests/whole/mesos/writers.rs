@@ -63,7 +63,7 @@ impl Writers {
         self.written.borrow().len()
     }
 
-    /// Waits until the replies after the first `from` meet a condition.
+    /// Waits until the replies meet a condition, not counting the first `from` replies.
     pub(super) async fn until(&self, what: &str, from: usize, wanted: impl Fn(&[Written]) -> bool) {
         let mut written = self.written.subscribe();
         let waiting = written.wait_for(|written| wanted(written.get(from..).unwrap_or_default()));

@@ -26,7 +26,7 @@ impl Setup {
         Self::start(config, chain, |_| None).await
     }
 
-    /// Starts a driver with this configuration, whose modules are signed by `sign`.
+    /// Starts a driver with this configuration. `sign` makes the signatures of its modules.
     pub(super) async fn signed(config: &str, chain: &str, sign: impl Fn(&[u8]) -> String) -> Self {
         Self::start(config, chain, |module| Some(sign(module))).await
     }

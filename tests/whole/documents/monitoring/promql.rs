@@ -43,7 +43,7 @@ impl Expression {
         parsed
     }
 
-    /// Removes a word and its parts from the start of the text, and returns the rest.
+    /// Reads a word from the start of the text, with the labels or matchers that follow it, and returns the rest.
     fn word<'t>(&mut self, text: &'t str) -> &'t str {
         let (word, rest) = word_of(text);
         let rest = rest.trim_start();
@@ -69,7 +69,7 @@ impl Expression {
     }
 }
 
-/// Splits the matchers in braces from the start of a text.
+/// Parses the matchers at the start of a text that follows a `{`. Returns them and the text after the `}`.
 fn matchers(mut text: &str) -> (Vec<(String, String)>, &str) {
     let mut matchers = Vec::new();
     loop {
@@ -89,7 +89,7 @@ fn is_of_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == ':'
 }
 
-/// Splits the word at the start of a text, which may be empty, from the rest.
+/// Splits a text into the word at its start, which may be empty, and the rest.
 fn word_of(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c| !is_of_word(c)).unwrap_or(text.len()))
 }

@@ -46,7 +46,7 @@ async fn webhook_connections_are_pooled_by_server_and_authority() {
     ran("C3", ["C3.1", "C3.2", "C3.3", "C3.4", "C3.5"]);
 }
 
-/// Sends concurrent reviews, and returns the connections on which their webhook was called.
+/// Sends concurrent reviews, and returns the connections on which the webhook was called for them.
 async fn at_once(server: &Arc<Server>, hooks: &Hooks) -> BTreeSet<usize> {
     let before = hooks.calls("/").len();
     let mut sent = JoinSet::new();
@@ -288,7 +288,8 @@ async fn webhooks_get_the_timeout_of_the_caller() {
         serial[2] < 20 && serial[4] <= serial[2],
         "the first took its time: {serial:?}"
     );
-    // Both webhooks are called at the same time, but the remaining time, in whole seconds, may change in between.
+    // Both webhooks are called concurrently. Their timeouts may still differ by a second, because the remaining time is
+    // rounded to whole seconds at slightly different moments.
     assert!(
         serial[4].abs_diff(serial[5]) <= 1,
         "the rest is the same for both: {serial:?}"
