@@ -204,8 +204,8 @@ fn certified(
     Ok((Caller::Certificate(client.name.as_str().into()), client.role))
 }
 
-/// Refuses a request that a page of another site made a browser send. Requests from the console's own pages, the
-/// address bar, links on other sites, and other programs are accepted; if `changes` is true, only requests from the
+/// Refuses a request that a page of another site made a browser send. Accepts requests from the console's own pages,
+/// the address bar, links on other sites, and other programs. If `changes` is true, accepts only requests from the
 /// console's own pages.
 pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), Denied> {
     let text = |name: &HeaderName| head.headers.get(name).map(|value| value.as_bytes());

@@ -36,7 +36,7 @@ pub struct CertificateStatus {
     /// The time at which the certificate expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Moment>,
-    /// The reason why the current content of the files is not in use.
+    /// The reason why the current content of the certificate's files is not in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -83,7 +83,8 @@ pub struct CandidateList {
 pub struct DefinitionList {
     /// The definitions, in the order of their files.
     pub definitions: Vec<StoredDefinition>,
-    /// The revision that a rollback made live again; absent unless a rollback is live, whose definitions may differ.
+    /// The revision to which a rollback returned, while that rollback is live; absent otherwise. The live definitions
+    /// may then differ from the ones listed here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_to: Option<u64>,
 }

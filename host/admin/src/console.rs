@@ -1,8 +1,7 @@
-//! The console: pages for browsers, rendered on the server. They show the data of the API to users who have roles
-//! there.
+//! The console: pages for browsers, rendered on the server. They show the API's data to users with a role in the API.
 //!
-//! The console's routes are not in the table of the API, because the OpenAPI document describes interfaces for
-//! programs.
+//! The console's routes are not in the table of the API's routes, because the OpenAPI document is made from that table
+//! and describes only interfaces for programs.
 
 mod alerts;
 mod applies;

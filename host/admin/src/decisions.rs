@@ -49,7 +49,7 @@ pub(crate) struct DecisionQuery {
     pub(crate) verdict: Vec<String>,
     /// Lists only decisions since this moment (`2026-01-02T03:04:05Z`), or in the last minutes or hours (`10m`, `2h`).
     pub(crate) since: Option<String>,
-    /// Lists only decisions with a smaller id, the `next` of the previous reply.
+    /// Lists only decisions with an id smaller than this one. To continue a list, use `next` from the previous reply.
     pub(crate) before: Option<u64>,
     /// The maximum number of decisions in a list, 1 to 1000. Default: 100. Large decisions make the list shorter.
     pub(crate) limit: Option<usize>,
@@ -99,7 +99,7 @@ fn moment(text: &str) -> Result<Moment, ApiError> {
         })
 }
 
-/// Returns a permit to follow decisions. It counts towards the limits until it is dropped.
+/// Returns a permit to follow decisions. Until it is dropped, it counts towards the limits on followers.
 pub(crate) fn follower(api: &Api, caller: Caller) -> Result<Permit<Caller>, ApiError> {
     api.followers.try_acquire(caller).ok_or_else(|| {
         ApiError::Unavailable(format!(

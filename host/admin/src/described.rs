@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_the_field_of_the_request() {
+    fn messages_about_mistakes_name_the_field_of_the_request() {
         let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"});
         for (described, expected) in [
             (json!({}), "write an object"),

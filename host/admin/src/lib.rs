@@ -138,8 +138,8 @@ impl Api {
     }
 }
 
-/// Returns the routes of this crate, followed by the routes of front ends in `more`. `S` is the body of `GET
-/// /v1/status`, and `H` the body of `/healthz` at a front end that has its own reply.
+/// Returns the routes of this crate, followed by `more`, the routes that front ends add. `S` is the type of the body of
+/// `GET /v1/status`, and `H` the type of the body of `/healthz` for front ends with a reply of their own.
 fn routes<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(more: Vec<Route>) -> Vec<Route> {
     let mut routes = operations::routes::<H>();
     routes.extend(v1::routes::<S>(more));

@@ -71,10 +71,10 @@ async fn healthz<H>(call: Call) -> Result<Health<H>, ApiError> {
 /// Whether the driver is ready for requests. `/v1/status` has details, and requires authentication.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 struct Readiness {
-    /// Whether to send requests here. A driver is ready once its chains are loaded, as long as it serves the table that
-    /// the replicas agreed on, until it is asked to stop. A gateway with users is ready once it has read its database.
-    /// Readiness does not depend on the upstream: clients of a driver that is not ready get refused connections instead
-    /// of replies that explain the problem.
+    /// Whether to send requests here. A driver becomes ready when its chains are loaded. It stays ready until it is
+    /// asked to stop, but only while it serves the table that the replicas agreed on. A gateway with users becomes
+    /// ready when it has read its database. Readiness does not depend on the upstream: clients of a driver that is not
+    /// ready get refused connections instead of replies that explain the problem.
     ready: bool,
     /// The first digits of the content hash of the live table, which is the same on every replica with the same table.
     /// Absent while the driver starts.

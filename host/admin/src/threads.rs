@@ -35,7 +35,7 @@ pub(crate) async fn reply(making: impl Future<Output = Response<Body>> + Send + 
     }
 }
 
-/// Lets a task of this runtime make the rest of a body, instead of the thread that sends it.
+/// Lets a task on these threads make the rest of a body. Otherwise, the thread that sends the body would make it.
 fn forwarded(body: Body) -> Body {
     if body.size_hint().exact().is_some() {
         return body;

@@ -102,7 +102,8 @@ impl StoredKind {
 
     async fn changed(&self) {
         if self.is_absent() {
-            // The watch looks for the kind again every minute, which is often enough to notice its installation.
+            // The kind is missing, so there is nothing to compare. The watch looks for it every minute, which is often
+            // enough to notice its installation.
             let seen = self.seen.load(Ordering::Relaxed);
             self.resources.changed_since(seen).await;
         } else {

@@ -23,7 +23,7 @@ use crate::{
 
 /// The time for which changes are collected before they are processed together.
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
-/// The shortest and the longest pause before a retry.
+/// The pause before the first retry. Later pauses grow up to `LAST_RETRY`.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 pub(crate) const LAST_RETRY: Duration = Duration::from_secs(60);
 /// The interval at which the counts of calls in statuses are updated; each count covers the last 5 to 10 minutes.
@@ -222,7 +222,7 @@ impl Leader {
         let written: Vec<_> = stream::iter(writes).buffer_unordered(WRITES).collect().await;
         let mut is_done = true;
         for (id, result) in written {
-            // If the resource was deleted, the watch reports the change.
+            // If the resource was deleted, nothing is left to write, and the watch reports the deletion.
             let error = match result {
                 Ok(()) | Err(ResourceError::NotFound(_)) => None,
                 Err(error) => Some(error.to_string()),
@@ -253,7 +253,8 @@ async fn follow_statuses(chains: &ChainStore, host: &Host) {
             if host.rollouts().is_empty() {
                 break;
             }
-            // The task that writes statuses reports errors. The read is repeated at the next change of a resource.
+            // An error is ignored: the task that writes statuses reports it, and the next change of a resource repeats
+            // the read.
             if let Ok(resources) = kind.list().await {
                 host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
                     .await;

@@ -227,7 +227,7 @@ pub fn excluded_namespaces(registration: &Registration) -> Vec<&str> {
     names
 }
 
-/// Returns which kinds of requests at least one webhook excludes: their names in messages, sorted.
+/// Returns the kinds of requests that at least one webhook excludes, by their names in messages, sorted.
 pub fn excluded(webhooks: &[RegisteredWebhook]) -> Vec<&'static str> {
     let exclusions = webhooks.iter().flat_map(|webhook| &webhook.exclusions);
     let excluded: BTreeSet<_> = exclusions.map(|exclusion| exclusion.what).collect();

@@ -16,7 +16,7 @@ const MOST_MISTAKES: usize = 20;
 /// The maximum length of a message in a status, in bytes.
 const LONGEST_MESSAGE: usize = 1024;
 
-// The names of fields with times, counts and a revision. A status is written again only if another field differs.
+// The names of fields whose changes alone do not cause a status to be written again.
 const REVISION: &str = "revision";
 const RECENT: &str = "recent";
 const LAST_TRANSITION: &str = "lastTransitionTime";
@@ -94,7 +94,8 @@ fn is_of(resource: &Resource, rollout: &RolloutProgress) -> bool {
     let name = definition_name(&resource.namespace, &resource.name);
     let address = rollout.stage.split_once(':').map(|(_, stage)| stage);
     let stage = address.and_then(|address| address.strip_prefix(&name)?.strip_prefix('/'));
-    // Without a `/`, the rest is the name of a stage. With one, it belongs to a chain in a namespace.
+    // The text after the chain's name is the name of a stage, unless it contains a `/`. With a `/`, it begins with the
+    // name of another chain, and the name before it is a namespace.
     stage.is_some_and(|stage| !stage.contains('/'))
 }
 

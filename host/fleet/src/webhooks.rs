@@ -38,7 +38,7 @@ pub struct WebhooksConfig {
 
 #[derive(Clone, Debug)]
 pub enum CertificateConfig {
-    /// This program issues the certificate, in the Secret `NAME-tls` in the namespace of the Service.
+    /// This program issues the certificate, and stores it in the Secret `NAME-tls` in the namespace of the Service.
     Own(OwnCertificate),
     /// The certificate is in files that the port's configuration names. This value is the PEM of the certificate's CAs.
     Files(FileValue<String>),
@@ -115,7 +115,7 @@ enum Trust {
 #[derive(Debug, Default)]
 pub(crate) struct ConfigurationState {
     certificate: Option<SecretContents>,
-    /// The CAs that all webhook configurations contain, and the time since which they do.
+    /// The CAs that all webhook configurations contain, and since when.
     trusted: Option<(String, Instant)>,
     written: HashMap<Phase, Option<WrittenConfiguration>>,
     /// The problems of rules for which no webhook is registered.
@@ -134,8 +134,8 @@ impl Drop for KeeperGuard<'_> {
 }
 
 impl Webhooks {
-    /// Waits until there is a certificate, if this program issues it: the first replica does so. `limit` is the timeout
-    /// of all chains together; `checks_definitions` says whether definitions are stored as resources.
+    /// If this program issues the certificate, waits until there is one; the first replica issues it. `limit` is the
+    /// timeout of all chains together; `checks_definitions` says whether definitions are stored as resources.
     pub async fn open(
         cluster: &Cluster,
         config: WebhooksConfig,

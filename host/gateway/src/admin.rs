@@ -284,8 +284,8 @@ async fn reencrypt(call: Call) -> Result<Json<Reencrypted>, ApiError> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ImportQuery {
-    /// Users of the gateway that are deleted, with their tokens, if they conflict with a user of bcs-api: names,
-    /// separated by commas.
+    /// Names of users of the gateway, separated by commas. The import deletes those who conflict with a user of bcs-api,
+    /// with all their tokens.
     #[serde(default)]
     replace: Option<String>,
 }

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn conversion_corrects_the_headers_of_the_body() {
+    async fn converting_yaml_updates_the_headers_of_the_body() {
         let mut head = head(&[
             ("content-type", "application/x-yaml"),
             ("content-length", "4"),

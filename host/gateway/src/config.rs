@@ -27,10 +27,10 @@ pub struct GatewayConfig {
     /// The roles that users have in Kubernetes clusters. This setting requires accounts. Default: no roles are written.
     pub roles: Option<RolesConfig>,
     pub registration: Option<RegistrationConfig>,
-    /// The settings by which this gateway finds and trusts other gateways. Requires a registration. Without these
-    /// settings, each gateway uses only the tunnels that agents have opened to it.
+    /// The settings by which this gateway finds and trusts other gateways; they require `registration`. Without them,
+    /// each gateway uses only the tunnels that agents have opened to it.
     pub peers: Option<PeersConfig>,
-    /// The API groups whose custom resources `Write` may change. Default: none.
+    /// The API groups whose custom resources users with the permission `Write` may change. Default: none.
     pub plain_groups: PlainGroups,
     /// Whether drivers see the tokens of clients. Default: they do not.
     pub forward_token: bool,

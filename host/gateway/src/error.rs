@@ -40,7 +40,8 @@ impl Statuses {
 pub(super) enum GatewayError {
     #[error("not found: paths begin with /bcsapi/v4/scheduler/mesos/ or /bcsapi/v1/")]
     NoRoute,
-    /// A driver could read the path differently from the gateway, which has checked permissions for its own reading.
+    /// A driver could interpret the path differently from the gateway, which would then have checked the wrong
+    /// permission.
     #[error("the path has a segment `.` or `..`, or an empty one; write it without")]
     DotSegment,
     /// The path is longer than a URI may be.

@@ -1,5 +1,5 @@
-//! The proxy to Kubernetes clusters: `/tunnels/clusters/{identifier}/{path}` goes to `{path}` of a cluster's API
-//! server, with the rights of the user there, and through the chains.
+//! The proxy to Kubernetes clusters. A request for `/tunnels/clusters/{identifier}/{path}` passes the chains, and then
+//! goes to `{path}` of a cluster's API server, with the rights that the user has in that cluster.
 
 mod agents;
 mod call;
@@ -67,7 +67,7 @@ struct Inner {
     accounts: Accounts,
     routes: Arc<Routes>,
     memory: Memory,
-    /// The other gateways, if they may use the tunnels of agents to this one.
+    /// The other gateways, if they may use the tunnels that agents have opened to this one.
     peers: Option<Arc<Peers>>,
     host: Host,
     limits: BodyLimits,

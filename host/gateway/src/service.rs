@@ -183,7 +183,7 @@ impl Gateway {
         answer
     }
 
-    /// Returns the reply to a request for this path if it ended before it was forwarded.
+    /// Returns the reply to a request that ended before it was forwarded. `path` is the path of the request.
     pub fn reply(&self, path: &str, end: &EndReason<'_>) -> Response<Bytes> {
         if self.0.kubernetes.is_some() && Kubernetes::is_cluster_or_tunnel_path(path) {
             return KubernetesApi.reply(end);

@@ -32,8 +32,9 @@ const PING_INTERVAL: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(20);
 /// The size of the data in one frame, in bytes. Agents of bcs-api use the same size.
 const CHUNK: usize = 32 << 10;
-/// The largest messages from an agent and from a gateway, in bytes. Announcements of gateways contain certificates.
+/// The largest message from an agent, in bytes.
 pub const LARGEST_OF_AGENT: usize = 64 << 10;
+/// The largest message from a gateway, in bytes. It may be an announcement, which contains certificates.
 pub(crate) const LARGEST_OF_GATEWAY: usize = 256 << 10;
 /// The largest memory of a tunnel with its connections, in bytes.
 pub(crate) const TUNNEL_LIMIT: usize = 96 << 20;

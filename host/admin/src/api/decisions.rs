@@ -29,7 +29,7 @@ fn is_zero(number: &usize) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RateList {
-    /// The chains that matched requests in this time, by phase and name.
+    /// The chains that matched requests in the requested time, by phase and name.
     pub chains: Vec<ChainRates>,
 }
 

@@ -349,7 +349,8 @@ fn definition(session: &Session, stored: &StoredDefinition) -> Markup {
     }
 }
 
-/// Returns the file and line that name this stage; `None` for a stage that a definition of another system implies.
+/// Returns the file and line that name this stage; `None` if no line does, for instance because the stage is implied by
+/// another system's policy.
 fn stage_line(definitions: &[StoredDefinition], stage: &str) -> Option<(String, u32)> {
     definitions.iter().find_map(|stored| {
         let mut lines = (first_line(stored)..).zip(stored.text.lines());

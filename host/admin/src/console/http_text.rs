@@ -22,7 +22,8 @@ fn start_line(text: &str) -> Option<(Method, Uri)> {
     Some((method.parse().ok()?, path.parse().ok()?))
 }
 
-/// Reads HTTP text as the front end reads such a request, but without the stored object from the upstream.
+/// Reads HTTP text in the same way as the front end reads requests, except that the stored object is not fetched from
+/// the upstream.
 pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiError> {
     let at = |line: usize, message: &str| mistake(format!("object:{line}:1: {message}"));
     let (method, uri) =
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_in_http_text_name_the_line() {
+    fn messages_about_mistakes_in_http_text_name_the_line() {
         for (text, expected) in [
             ("PUT /v1/services/web\nnonsense\n\n{}", "object:2:1: not a header"),
             (

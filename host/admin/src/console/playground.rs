@@ -47,7 +47,7 @@ pub(super) fn router() -> Router<Api> {
         .route("/playground/test-case", axum::routing::post(test_case))
 }
 
-/// The name of the edited chain in error messages. By this name, the page finds the lines to mark.
+/// The name of the edited chain in error messages. The page uses it to find the lines to mark.
 const NAME: &str = "chain";
 
 const EXAMPLE_CHAIN: &str = r#"apiVersion: admittance.dev/v1alpha1

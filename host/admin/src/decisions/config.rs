@@ -6,8 +6,8 @@ use url::Url;
 /// The sinks to which decisions are written, in addition to the log in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SinksConfig {
-    /// The share of requests allowed unchanged whose decisions are written; `None` if none of them are. Decisions on all
-    /// other requests are always written.
+    /// Of the decisions that allow a request unchanged, the share to write; `None` to write none of them. All other
+    /// decisions are always written.
     pub share: Option<Share>,
     /// Whether to write the objects of requests too.
     pub objects: bool,

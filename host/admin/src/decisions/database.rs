@@ -31,7 +31,8 @@ const CONNECTIONS: u32 = 4;
 
 const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// If the database is too large, the oldest decisions are deleted: one in `REMOVED_ONE_IN` of all decisions at a time.
+/// As long as the database is too large, one in `REMOVED_ONE_IN` of all decisions is deleted at a time, the oldest
+/// first.
 const REMOVED_ONE_IN: i64 = 10;
 
 /// The maximum number of values in a statement. SQLite allows 32,766.
@@ -202,8 +203,8 @@ impl DecisionDatabase {
         Ok((decisions, false))
     }
 
-    /// Returns the newest decisions with this uid and ids smaller than `before`, in ascending order, up to `limit` and
-    /// [`DecisionLog::PAGE_BYTES`]; and the number of older decisions.
+    /// Returns at most `limit` of the newest decisions with this uid and ids smaller than `before`, oldest first, with
+    /// at most [`DecisionLog::PAGE_BYTES`] bytes in total. Also returns the number of older decisions.
     pub(super) async fn get(
         &self,
         uid: &str,

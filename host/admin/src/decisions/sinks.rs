@@ -82,7 +82,7 @@ impl SinkError {
     }
 }
 
-/// The opened sinks, before they write.
+/// The sinks, which are open but receive no decisions until they are started.
 #[derive(Debug)]
 pub struct DecisionSinks {
     sinks: Vec<Box<dyn DecisionSink>>,
@@ -196,7 +196,7 @@ async fn run(
     );
 }
 
-/// Puts decisions into the queue until the driver stops. The queue holds at most this many bytes.
+/// Puts decisions into the queue until the driver stops. The queue holds decisions of at most `bytes` bytes.
 async fn read(
     mut decisions: DecisionStream,
     queue: mpsc::UnboundedSender<QueuedDecision>,
@@ -284,7 +284,7 @@ async fn write(
         let mut batch = Vec::with_capacity(waiting.len());
         for (decision, _) in &waiting {
             batch.push(selection.detail(decision));
-            // Decisions may contain large objects, so other tasks run between them.
+            // A decision may contain a large object, so other tasks get a turn after each one.
             tokio::task::yield_now().await;
         }
         let count = batch.len() as u64;

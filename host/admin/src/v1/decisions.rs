@@ -115,7 +115,7 @@ struct DecisionPath {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DecisionsByUidQuery {
-    /// Shows only decisions with a smaller id, the `next` of the previous reply.
+    /// Shows only decisions with an id smaller than this one. To continue a list, use `next` from the previous reply.
     pub(crate) before: Option<u64>,
 }
 
@@ -137,7 +137,7 @@ async fn replay(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RatesQuery {
-    /// The time in seconds: 1 to 3600. Default: 60.
+    /// The number of seconds up to now over which requests are counted: 1 to 3600. Default: 60.
     #[serde(default)]
     seconds: Option<u64>,
 }

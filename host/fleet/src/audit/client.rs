@@ -431,7 +431,7 @@ mod tests {
             client.wait_for_turn().await;
             assert_eq!(begun.elapsed(), Duration::from_millis(50) * number);
         }
-        // Unused requests of a pause do not accumulate.
+        // A pause must not be followed by a burst of requests.
         advance(Duration::from_secs(10)).await;
         let begun = Instant::now();
         tokio::join!(

@@ -21,8 +21,8 @@ const APPLY: &str = "application/apply-patch+yaml";
 /// The number of reports in a page of a list.
 const PAGE: u32 = 100;
 
-/// Writes reports under this name. Exists while this replica is the leader and the API server serves this API of
-/// reports.
+/// Writes reports of the kind `api`, under the name of the installation. Exists while this replica is the leader and
+/// the API server serves that kind.
 #[derive(Debug)]
 pub(super) struct ReportWriter {
     pub(super) api: ReportApi,

@@ -49,7 +49,8 @@ impl ReportApi {
         }
     }
 
-    /// Returns the plural of the reports on a namespace, or of the report on objects without a namespace.
+    /// Returns the plural by which the API server serves reports on a namespace, or reports on objects without a
+    /// namespace.
     pub fn plural(self, is_namespaced: bool) -> &'static str {
         match (self, is_namespaced) {
             (Self::PolicyReport, true) => "policyreports",

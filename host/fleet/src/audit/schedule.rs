@@ -226,7 +226,8 @@ impl Inner {
                     }
                 }
                 _ = discovery.tick(), if work.report_writer.is_none() && self.config.writes_reports => {
-                    // Discovery is retried at the next tick. Other requests report an unavailable API server.
+                    // An error is ignored: discovery is retried at the next tick, and an unavailable API server is
+                    // reported by other requests.
                     if let Ok(Some(api)) = work.client.reports().await {
                         self.write_as(Some(api), work);
                         due = Some(Instant::now());

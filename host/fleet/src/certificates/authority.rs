@@ -23,7 +23,7 @@ const AUTHORITY_DAYS: u16 = 3650;
 const CLOCK_SKEW: Duration = Duration::hours(1);
 
 #[derive(derive_more::Debug)]
-// Omits the key.
+// The debug output omits the key.
 #[debug("Authority {{ not_after: {not_after:?}, .. }}")]
 pub struct Authority {
     /// The trust bundle: the CA's certificate first, then any other trusted certificates.
@@ -34,7 +34,7 @@ pub struct Authority {
 }
 
 #[derive(derive_more::Debug)]
-// Omits the key.
+// The debug output omits the key.
 #[debug("Issued {{ not_after: {not_after:?}, .. }}")]
 pub struct Issued {
     pub certificate: String,

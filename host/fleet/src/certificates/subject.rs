@@ -92,7 +92,7 @@ pub(super) const LONGEST_COMMON_NAME: usize = 64;
 
 #[derive(Clone, Debug)]
 pub enum CertificateSubject {
-    /// A server with these host names, of which there is at least one.
+    /// A server with these host names, at least one.
     Server(Vec<SubjectHost>),
     Client(Client),
 }

@@ -12,8 +12,8 @@ pub(super) struct Exclusion {
     pub(super) what: &'static str,
 }
 
-/// Leader election and the heartbeats of nodes need Leases. Every API call may need reviews of tokens and of access,
-/// including the calls of a webhook.
+/// The requests that must not wait for a webhook, because the cluster depends on them. Leader election and the
+/// heartbeats of nodes need Leases. Any API call may need reviews of tokens and of access, even a webhook's own calls.
 pub(super) static EXCLUSIONS: [Exclusion; 3] = [
     Exclusion {
         name: "exclude-leases",

@@ -29,7 +29,7 @@ const PLURAL: &str = "admissionchains";
 const NAMESPACED: &str = "namespacedadmissionchains";
 const EXCEPTIONS: &str = "admissionexceptions";
 
-/// A timeout that is long enough for a busy machine.
+/// The timeout of operations that should always succeed, long enough for a busy machine.
 const NEVER: Duration = Duration::from_secs(120);
 
 fn chain(name: &str, stage: &str) -> Value {

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn grants_become_bindings_of_the_clusters_that_they_name() {
+    async fn grants_become_role_bindings_in_the_named_clusters() {
         let directory = tempfile::tempdir().unwrap();
         let accounts = accounts(&directory).await;
         let alice = UserName::plain("alice").unwrap();

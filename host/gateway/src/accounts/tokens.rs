@@ -18,7 +18,7 @@ use super::{
 };
 
 const USER_TOKEN_LENGTH: usize = 32;
-/// The maximum number of tokens of a user, for scripts that create a token each time they run.
+/// The maximum number of tokens of a user. It is needed because some scripts create a token each time they run.
 const MOST_TOKENS: i64 = 32;
 
 /// A token of a user. It is shown only once.

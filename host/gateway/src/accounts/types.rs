@@ -105,7 +105,8 @@ impl Access {
         }
     }
 
-    /// Returns the permission that this access gives for the cluster. The gateway forwards requests that need no more.
+    /// Returns the highest permission that this access gives for the cluster. The gateway refuses requests that need
+    /// more.
     pub(crate) fn in_cluster(self) -> Permission {
         match self {
             Self::Permission(permission) => permission,
@@ -191,7 +192,8 @@ impl Cluster {
 /// The addresses and credentials that an agent reported. If a later report is equal, the same `Arc` is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// `https://{host}:{port}` each, at least one, with an IP address or a name as the host.
+    /// The addresses of the API servers, at least one. Each is `https://{host}:{port}` with an IP address or a host
+    /// name.
     pub server_addresses: Vec<http::Uri>,
     /// Certificates as PEM.
     pub ca: String,
@@ -240,7 +242,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn names_of_users_have_a_kind() {
+    fn only_user_names_with_a_kind_are_valid() {
         for (text, impersonated) in [
             ("plain:alice", Some("plain.alice")),
             ("plain:a.b", Some("plain.a.b")),

@@ -22,7 +22,7 @@ pub struct UserList {
 pub struct UserEntry {
     /// The number that `POST /rest/users/{id}/tokens` needs.
     pub id: i64,
-    /// `plain:alice`.
+    /// The name of the user, such as `plain:alice`.
     pub name: String,
     /// Whether the user may do everything with every cluster, and manage users.
     pub super_user: bool,
@@ -40,9 +40,9 @@ pub struct UserEntry {
 pub struct TokenEntry {
     /// The number of the token.
     pub id: i64,
-    /// The time at which it was created.
+    /// The time at which the token was created.
     pub created_at: Moment,
-    /// The time at which it expires.
+    /// The time at which the token expires.
     pub expires_at: Moment,
 }
 
@@ -64,7 +64,7 @@ pub struct NewUser {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewToken {
-    /// The time until it expires, in seconds; at most ten years.
+    /// The time until the token expires, in seconds; at most ten years.
     pub expires_in: u64,
 }
 
@@ -77,7 +77,7 @@ pub struct IssuedToken {
     pub id: Option<i64>,
     /// The token itself.
     pub token: String,
-    /// The time at which it expires. A register token that an agent has used never expires.
+    /// The time at which the token expires. A register token that an agent has used never expires.
     pub expires_at: Moment,
 }
 
@@ -93,26 +93,26 @@ pub struct ClusterList {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterEntry {
-    /// `plain-dev`.
+    /// The ID of the cluster, such as `plain-dev`.
     pub id: String,
     /// The name in `/tunnels/clusters/{identifier}/`.
     pub identifier: String,
-    /// `plain` or `bcs`.
+    /// Who manages the cluster: `plain` for the gateway's users, or `bcs` for the platform.
     pub provider: String,
-    /// The user who created it; absent if it was an administrator, or the user was deleted.
+    /// The user who created the cluster; absent if it was an administrator, or the user was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creator: Option<String>,
-    /// The time at which it was created.
+    /// The time at which the cluster was created.
     pub created_at: Moment,
-    /// The project and ID under which the platform manages it; absent for `plain`.
+    /// The project and ID under which the platform manages the cluster; absent for `plain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bcs: Option<BcsCluster>,
-    /// The API servers that its agent reported; empty before the first report.
+    /// The API servers that the cluster's agent reported; empty before the first report.
     pub servers: Vec<String>,
-    /// The time at which its agent last reported a change.
+    /// The time at which the cluster's agent last reported a change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_at: Option<Moment>,
-    /// Its register token; absent if there is none.
+    /// The register token of the cluster; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub register_token: Option<RegisterTokenEntry>,
     /// The permissions that were granted. Super users and the creator have theirs without a grant.
@@ -125,7 +125,7 @@ pub struct ClusterEntry {
 pub struct BcsCluster {
     /// The project of the platform.
     pub project_id: String,
-    /// `BCS-K8S-15091`.
+    /// The ID of the cluster in the platform, such as `BCS-K8S-15091`.
     pub cluster_id: String,
     /// `k8s`, `mesos` or `tke`.
     #[serde(rename = "type")]
@@ -136,9 +136,9 @@ pub struct BcsCluster {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RegisterTokenEntry {
-    /// The time at which it was created.
+    /// The time at which the token was created.
     pub created_at: Moment,
-    /// The time by which an agent has to use it first.
+    /// The time by which an agent has to use the token first.
     pub expires_at: Moment,
     /// The time at which an agent first used the token; after that, the token does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -149,7 +149,7 @@ pub struct RegisterTokenEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PermissionEntry {
-    /// `plain:alice`.
+    /// The name of the user, such as `plain:alice`.
     pub user: String,
     /// `Read`, `Write` or `Hooks`; or `Cluster`, where the role bindings of a Kubernetes cluster decide.
     pub permission: String,
@@ -161,7 +161,7 @@ pub struct PermissionEntry {
 pub struct NewCluster {
     /// `dev`, which becomes `plain-dev`; or, with a project, `BCS-K8S-15091`.
     pub id: String,
-    /// The user who may manage it, as if that user had created it.
+    /// The user who may manage the cluster, as if that user had created it.
     #[serde(default)]
     pub creator: Option<String>,
     /// The project, if the platform manages the cluster.

@@ -22,8 +22,8 @@ use crate::accounts::Cluster;
 /// The largest reply in bytes.
 const LARGEST_REPLY: usize = 16 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The time for which the gateway remembers whether an agent may impersonate `system:masters`, because a change of role
-/// bindings can change the answer.
+/// The time for which the gateway remembers whether an agent may impersonate `system:masters`. It is limited because
+/// role bindings may change.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
 /// The time for which the gateway assumes that an agent may not impersonate `system:masters`, after the API server gave
 /// no answer.

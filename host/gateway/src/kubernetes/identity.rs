@@ -34,7 +34,7 @@ pub(super) struct Identity {
     pub(super) groups: Vec<String>,
 }
 
-/// The groups of users in every cluster, by their permission for it.
+/// For each permission for a cluster, the group that the gateway adds for users who have the permission.
 const GROUPS: [(Permission, &str); 3] = [
     (Permission::Read, "admittance:view"),
     (Permission::Write, "admittance:edit"),

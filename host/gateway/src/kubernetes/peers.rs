@@ -163,8 +163,8 @@ impl Peers {
         }
     }
 
-    /// Keeps a tunnel to another gateway open while that gateway is registered. When the registration ends, a tunnel
-    /// that is open remains open.
+    /// Keeps a tunnel to another gateway open while that gateway is registered. When the registration ends, an open
+    /// tunnel stays open, but no new one is opened.
     async fn hold(
         &self,
         server: &Server,
@@ -294,7 +294,7 @@ async fn announce(session: &Session, kubernetes: &Kubernetes) {
             if !is_known {
                 let text = format!("{cluster}\n{}", params(&route.credentials));
                 announced.insert(cluster, Arc::downgrade(&route));
-                // The route is dropped before the wait, because its tunnel counts as used until then.
+                // The tunnel counts as used while this task holds its route, so the route is dropped before the wait.
                 drop(route);
                 session.announce(Announcement::Added(Bytes::from(text))).await;
             }

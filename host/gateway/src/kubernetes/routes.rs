@@ -214,8 +214,9 @@ impl Tunnels {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct RouteState {
-    /// The numbers of tunnels that the cluster's agents have open to this gateway, and to other gateways.
+    /// The number of tunnels that the cluster's agents have open to this gateway.
     pub(super) tunnels: usize,
+    /// The number of tunnels that the cluster's agents have open to other gateways.
     pub(super) gateways: usize,
     pub(super) upstream: Option<Upstream>,
 }

@@ -102,7 +102,7 @@ fn custom_resources_need_the_permission_hooks_unless_their_group_is_listed() {
 
 #[test]
 #[rustfmt::skip]
-fn switching_protocols_needs_more_than_read() {
+fn switching_protocols_needs_more_than_the_read_permission() {
     for (path, expected) in [
         ("/namespaces/n/applications", Write),
         ("/webconsole/x", Write),
@@ -138,7 +138,7 @@ fn changing_definitions_needs_the_permission_for_hooks() {
 }
 
 #[test]
-fn only_groups_of_custom_resources_are_valid() {
+fn dangerous_or_invalid_api_groups_are_refused() {
     for (text, is_valid) in [
         ("clb.bmsf.tencent.com", true),
         ("network.bkbcs.tencent.com", true),

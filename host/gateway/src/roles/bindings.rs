@@ -8,8 +8,9 @@ use sha2::{Digest, Sha256};
 use super::rules::{self, AllowedRights, GROUP, MANAGED_BY};
 use crate::accounts::{Cluster, GrantedBinding, GrantedRole};
 
-/// The label with the cluster that a gateway wrote an object for, and the annotation with the user.
+/// The label that says for which cluster a gateway wrote an object.
 const CLUSTER_LABEL: &str = "admittance.dev/cluster";
+/// The annotation with the name of the user to whom a binding gives a role.
 const USER_ANNOTATION: &str = "admittance.dev/user";
 /// The number of hexadecimal digits of a hash in names and labels.
 const HASH_LENGTH: usize = 32;

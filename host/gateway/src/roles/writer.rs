@@ -27,7 +27,7 @@ use crate::{
 const PERIOD: Duration = Duration::from_secs(300);
 /// The wait after a change, so that further changes are written together with it.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The first and the longest pause after the roles of a cluster could not be written.
+/// The pause after the roles of a cluster could not be written. Later pauses grow up to `LAST_RETRY`.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(60);
 /// The maximum number of clusters whose roles are written at the same time.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 /// The maximum number of cached answers. It bounds the memory that a client can use by trying tokens.
 const CAPACITY: usize = 10_000;
 
-/// The digest of a whole request. The token itself is not stored, and the server may decide by any part of the request.
+/// The digest of a whole request, since the server may decide by any part of it. The token itself is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct CacheKey([u8; 32]);
 

@@ -34,7 +34,7 @@ struct Holder {
     name: Arc<str>,
     digest: TokenDigest,
     clusters: BTreeMap<ClusterId, Permission>,
-    /// The permission for clusters that the token does not name.
+    /// The permission for clusters that the entry of the token does not name.
     every: Option<Permission>,
     /// The namespaces that the token may use; `None` for all.
     namespaces: Option<Namespaces>,
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_allow_what_their_entries_grant() {
+    fn a_token_in_a_file_has_the_permissions_of_its_entry() {
         use Permission::{Hooks, Read, Write};
         let (_directory, table) = table(&text());
         let table = table.unwrap();

@@ -50,7 +50,7 @@ pub struct AgentConfig {
     pub credentials: AgentCredentials,
     /// The interval at which credentials and addresses are read and reported.
     pub period: Duration,
-    /// Whether a tunnel is kept open. Without one, the gateway connects to the addresses.
+    /// Whether the agent keeps a tunnel open. If it does not, the gateway connects to the reported addresses directly.
     pub has_tunnel: bool,
 }
 

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_a_limit() {
+    fn pauses_between_connection_attempts_grow_to_a_limit() {
         let mut pauses = pauses();
         let all: Vec<_> = (0..40).map(|_| pauses.after_failure()).collect();
         assert!(

@@ -18,7 +18,7 @@ pub(super) const MOST_HELD: usize = 16 << 20;
 /// A connection that holds more than `PAUSE_AT` bytes is paused, and resumed at `RESUME_AT` bytes.
 const PAUSE_AT: usize = 1 << 20;
 const RESUME_AT: usize = 256 << 10;
-/// The limits while less than half of the memory of the tunnel, the user or the gateway is free.
+/// These limits apply instead while less than half of the memory of the tunnel, the user or the gateway is free.
 const SCARCE_PAUSE_AT: usize = 128 << 10;
 const SCARCE_RESUME_AT: usize = 96 << 10;
 

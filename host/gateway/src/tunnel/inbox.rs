@@ -52,7 +52,7 @@ impl Inbox {
         let spare = |chunk: &Chunk| chunk.bytes.capacity() - chunk.bytes.len();
         let fitting = queue.chunks.back().map_or(0, spare).min(bytes.len());
         let (fitting, rest) = bytes.split_at(fitting);
-        // Chunks grow while a connection receives many small frames.
+        // Each new chunk is twice as large as the last one, so that many small frames need few chunks.
         let next = queue
             .chunks
             .back()

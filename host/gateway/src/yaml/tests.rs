@@ -59,7 +59,7 @@ fn yaml_without_a_json_equivalent_is_refused() {
 }
 
 #[test]
-fn yaml_may_expand_only_with_an_anchor_and_an_alias() {
+fn only_yaml_with_anchors_and_aliases_may_expand() {
     for (body, expected) in [
         ("a: &x 1\nb: *x", true),
         ("a: &x 1", false),

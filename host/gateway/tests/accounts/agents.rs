@@ -148,7 +148,7 @@ async fn keys_are_rotated_while_other_gateways_serve() {
     let new = prepend_key(&scene.key_file());
     assert_eq!(scene.accounts.reencrypt("test").await.unwrap().tokens, 1);
     fs::write(scene.key_file(), new).unwrap();
-    // The other gateway reads the key file again, because it does not have the new key.
+    // A change makes the other gateway read the database. It lacks the new key, so it also reads the key file again.
     scene.user("alice").await;
     let directory = another
         .until("the user of the other gateway", |directory| {

@@ -139,7 +139,7 @@ async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
 }
 
 #[tokio::test]
-async fn importing_again_copies_new_rows_and_restores_nothing() {
+async fn importing_again_copies_only_new_rows_and_restores_no_deleted_ones() {
     let scene = with_tables(&[]).await;
     let accounts = &scene.accounts;
     accounts.import("test", &[]).await.unwrap();
@@ -187,7 +187,7 @@ async fn importing_again_copies_new_rows_and_restores_nothing() {
 }
 
 #[tokio::test]
-async fn an_import_with_conflicts_names_them_and_imports_nothing() {
+async fn a_conflicting_import_reports_the_conflicts_and_imports_nothing() {
     let scene = with_tables(&[
         "INSERT INTO users (id, name) VALUES (8, 'plain:admin')",
         "INSERT INTO clusters (id, provider, creator_id, identifier) VALUES ('plain-stage', 1, 5, 'plain-stage-x')",

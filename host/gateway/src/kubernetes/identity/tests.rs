@@ -103,7 +103,7 @@ fn headers_without_an_identity_reach_the_cluster() {
 }
 
 #[test]
-fn the_groups_of_a_user_depend_on_the_access() {
+fn a_user_gets_a_group_for_each_granted_permission() {
     let groups =
         |access, super_user_groups| Identity::new("a".to_owned(), &[], access, super_user_groups).groups;
     assert_eq!(

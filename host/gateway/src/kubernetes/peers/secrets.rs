@@ -12,8 +12,8 @@ use crate::accounts::Secret;
 const SHORTEST: usize = 32;
 const LONGEST_FILE: u64 = 4096;
 
-/// The secrets in a file, one on each line, which is reloaded when it changes. Proofs are made with the first secret,
-/// and accepted with any of them. Cheap to clone; lives as long as the gateway.
+/// The secrets in a file, one on each line. The file is reloaded when it changes. Proofs are made with the first
+/// secret, and accepted with any of them. Cheap to clone; lives as long as the gateway.
 #[derive(Clone, Debug)]
 pub struct PeerSecrets(FileValue<Vec<PeerSecret>>);
 

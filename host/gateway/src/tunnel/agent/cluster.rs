@@ -47,7 +47,7 @@ pub enum AgentCredentials {
 /// The source of the addresses of the API servers.
 #[derive(Clone, Debug)]
 pub enum ApiServers {
-    /// `https://{host}:{port}` each.
+    /// The configured addresses, each `https://{host}:{port}`.
     Listed(Vec<Uri>),
     /// The endpoints of the Service `default/kubernetes`, read from this API server, or else from the API server of the
     /// kubeconfig.
@@ -88,7 +88,8 @@ impl AgentCredentials {
 }
 
 impl ApiServers {
-    /// Returns the addresses of the API servers: listed ones in their order, and those from an API server sorted.
+    /// Returns the addresses of the API servers. Configured addresses keep their order; addresses from endpoints are
+    /// sorted.
     pub(super) async fn list(&self, credentials: &ReadCredentials) -> Result<Vec<Uri>, AgentError> {
         match self {
             Self::Listed(servers) => Ok(servers.clone()),

@@ -173,7 +173,7 @@ async fn frames_without_data_take_no_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_keeps_sending_after_a_pause_loses_the_connection() {
+async fn a_peer_that_ignores_a_pause_loses_the_connection() {
     let [ours, theirs] = socket().await;
     let budget = Budget::new(TUNNEL_LIMIT);
     let session = gateway(&budget, ours);
