@@ -192,7 +192,7 @@ impl<T: DeserializeOwned> Iterator for Objects<T> {
     }
 }
 
-/// Whether a user may do something: a `SubjectAccessReview` of Kubernetes.
+/// A question to the control plane: may a user do something? It is a `SubjectAccessReview` of Kubernetes.
 ///
 /// ```no_run
 /// use admittance_sdk::cluster::{CanI, Error};
@@ -209,8 +209,8 @@ pub struct CanI {
 }
 
 impl CanI {
-    /// Asks whether the user of the request may do this with all objects of a resource. `group` is empty for the core
-    /// group; `resource` is `pods`, or `pods/log` with a subresource.
+    /// Asks whether the user of the request may use this verb on all objects of a resource. `group` is empty for the
+    /// core group; `resource` is `pods`, or `pods/log` with a subresource.
     pub fn new(verb: impl Into<String>, group: impl Into<String>, resource: &str) -> Self {
         let (resource, subresource) = match resource.split_once('/') {
             Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
@@ -229,7 +229,7 @@ impl CanI {
         }
     }
 
-    /// Asks whether the user of the request may do this with a path of the API server, such as `get` with `/healthz`.
+    /// Asks whether the user of the request may use this verb on a path of the API server, such as `get` on `/healthz`.
     pub fn path(verb: impl Into<String>, path: impl Into<String>) -> Self {
         Self {
             action: Action::Path(PathAction {

@@ -6,7 +6,7 @@ use jsonptr::PointerBuf;
 
 use crate::{cluster, http};
 
-/// The JSON document of a request that an error refers to.
+/// A JSON document in the request. An error names the document in which it occurred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Document {

@@ -1,6 +1,6 @@
 //! Lines for the operator's log.
 //!
-//! Within the sandbox, lines go to the host, which adds the plugin's name and the request's uid, and drops lines above
+//! Within the sandbox, lines go to the host, which adds the plugin's name and the request's uid, and drops lines beyond
 //! the limit of a call. In native builds they go to standard error.
 //!
 //! ```

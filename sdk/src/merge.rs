@@ -10,10 +10,11 @@ use crate::Error;
 /// The maximum number of comparisons for pairing the elements of two lists. Lists that need more are paired by index.
 const COMPARISONS: usize = 1 << 18;
 
-/// Applies the change from `before` to `after` to `original`.
+/// Returns `original` with the change that leads from `before` to `after`.
 ///
-/// `before` is `original` after parsing and serializing it with some type, so fields may be missing, and absent fields
-/// may have their defaults. Values that are equal in `before` and `after` keep the form that they have in `original`.
+/// `before` is `original`, parsed as some type and serialized again. So it may lack fields, and it may have defaults
+/// for fields that are absent in `original`. Values that are equal in `before` and `after` keep the form that they have
+/// in `original`.
 pub(crate) fn rebase(original: &Value, before: &Value, after: Value) -> Result<Value, Error> {
     value(original, before, after, &mut PointerBuf::new())
 }

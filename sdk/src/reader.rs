@@ -238,7 +238,7 @@ impl<'de> Deserializer<'de> for &mut Cursor<'de> {
         self.deserialize_map(visitor)
     }
 
-    /// `RawValue` of `serde_json` is a structure with a private name.
+    /// `serde_json` deserializes its `RawValue` as a newtype structure with a private name, which begins with `$`.
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn common_documents_are_read_only_once() {
+    fn common_documents_need_no_second_parser() {
         for text in [
             r#" { "name": "a", "skipped": ["}", {"a": "\""}], "count": 1 } "#,
             r#"{"name":"with a \"quote\"","list":[{"key":"a","more":[1.5]}],"phase":{"Failed":"why"}}"#,

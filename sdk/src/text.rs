@@ -35,7 +35,7 @@ impl<'a> Text<'a> {
         &self.0
     }
 
-    /// Returns whether it is borrowed from the JSON text.
+    /// Returns whether the string is borrowed from the JSON text.
     pub fn is_borrowed(&self) -> bool {
         matches!(self.0, Cow::Borrowed(_))
     }

@@ -79,7 +79,7 @@ pub struct PodTemplate<'a> {
     pub image_pull_secrets: Option<Vec<ImagePullSecret<'a>>>,
 }
 
-/// A field on the path to the containers whose name is spelled in another case.
+/// A field on the path to the containers. Its name is spelled in the wrong letter case.
 ///
 /// BCS decodes JSON as Go does, where `Containers` is the same as `containers`; a plugin that looks for one spelling
 /// could be bypassed with another. Kubernetes is case-sensitive, so this is never reported there.
@@ -136,7 +136,7 @@ impl<'a> Workload<'a> {
         self.is_pod
     }
 
-    /// Returns the pod templates: exactly one, in every kind that Kubernetes and BCS have.
+    /// Returns the pod templates. A workload of Kubernetes or BCS has exactly one.
     pub fn templates(&self) -> &[PodTemplate<'a>] {
         &self.templates
     }
@@ -231,7 +231,7 @@ impl<'a> Workload<'a> {
 }
 
 impl<'a> PodTemplate<'a> {
-    /// The three lists of containers: the name of the list, and its elements.
+    /// Returns the three lists of containers, each as its name and its elements.
     pub fn container_lists(&self) -> [(&'static str, &[Container<'a>]); 3] {
         [
             ("containers", self.containers.as_deref().unwrap_or_default()),

@@ -23,7 +23,7 @@ pub struct Chain<S = Stage> {
     /// The only namespace to whose resources the chain applies, excluding the Namespace itself. `None` includes all
     /// namespaces and cluster-scoped resources.
     pub namespace: Option<Arc<str>>,
-    /// The rules, any of which a request must match. Without rules, no request matches.
+    /// The rules. A request must match at least one of them; without rules, no request matches.
     pub rules: Vec<Rule>,
     /// The stages in the order of their calls, which are concurrent in the phase [`Validating`](Phase::Validating).
     pub stages: Vec<S>,
@@ -66,7 +66,7 @@ impl<S> Chain<S> {
         })
     }
 
-    /// Returns whether the chain may apply to a request of which only the outline is known.
+    /// Returns whether the chain may apply to a request with this outline.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
         self.rules.iter().any(|rule| rule.may_match(outline))
     }
@@ -89,7 +89,7 @@ keywords!(Phase, "phase": Mutating = "Mutating", Validating = "Validating");
 pub enum Selection {
     /// All chains.
     All,
-    /// The chains of a phase, in this scope: with a namespace, without one, or both.
+    /// The chains of a phase, in this scope: with a namespace (`Namespaced`), without one (`Cluster`), or both (`Any`).
     Phase(Phase, Scope),
     /// One chain of a phase.
     Chain(Phase, String),

@@ -179,7 +179,7 @@ impl ModuleReference {
         (*self == Self::stock(&name)).then_some(name)
     }
 
-    /// Returns the reference for definitions: by name for a stock plugin, because its path differs between machines.
+    /// Returns the reference for definitions. A stock plugin is named without its path, which differs between machines.
     pub fn portable(&self) -> String {
         match self.stock_name() {
             Some(name) => format!("stock:{name}"),

@@ -129,10 +129,10 @@ impl Patch {
     /// The maximum number of bytes that all `copy` operations of a patch may copy, as in kube-apiserver.
     pub const MAX_COPIED_BYTES: usize = 3 << 20;
 
-    /// The size in bytes to which a patch may let an object grow, even by more than [`Patch::MAX_GROWTH`].
+    /// A patch may let an object grow to this size in bytes, even if it adds more than [`Patch::MAX_GROWTH`].
     pub const MAX_RESULT_BYTES: usize = 16 << 20;
 
-    /// The number of bytes by which a patch may let any object grow.
+    /// A patch may let an object of any size grow by this many bytes.
     pub const MAX_GROWTH: usize = 1 << 20;
 
     /// The work that every patch may do, in bytes read and elements moved.

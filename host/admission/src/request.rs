@@ -229,7 +229,7 @@ pub struct UnknownOperation(pub String);
 impl FromStr for Operation {
     type Err = UnknownOperation;
 
-    /// Parses a name in any case, because Kubernetes writes `CREATE`, and BCS writes `Create`.
+    /// Parses a name in any letter case, because Kubernetes writes `CREATE`, and BCS writes `Create`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::ALL
             .into_iter()
@@ -296,7 +296,7 @@ impl fmt::Display for GroupVersionKind {
     }
 }
 
-/// Joins the parts that are not empty with `/`. Only Kubernetes has groups and versions.
+/// Writes `group/version/name`, and leaves out an empty group or version.
 fn write_qualified(f: &mut fmt::Formatter<'_>, [group, version, name]: [&str; 3]) -> fmt::Result {
     for part in [group, version].into_iter().filter(|part| !part.is_empty()) {
         write!(f, "{part}/")?;
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_is_parsed_in_any_case() {
+    fn an_operation_is_parsed_in_any_letter_case() {
         assert_eq!("create".parse(), Ok(Operation::Create));
         assert_eq!("Update".parse(), Ok(Operation::Update));
         let error = "put".parse::<Operation>().unwrap_err();

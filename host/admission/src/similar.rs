@@ -7,7 +7,7 @@ use crate::enumerated;
 /// Returns the names that are similar to the text, the most similar one first. Case is ignored.
 pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Vec<T> {
     let text = text.to_lowercase();
-    // Names in one group, as `pods/images` and `pods/limits`, are similar only if the parts after the group are
+    // Names in one group, such as `pods/images` and `pods/limits`, are similar only if the parts after the group are
     // similar.
     let (group, _) = text.rsplit_once('/').unwrap_or_default();
     let near = names.into_iter().filter_map(|name| {

@@ -72,7 +72,7 @@ fn a_rule_matches_like_kube_apiserver() {
         api_versions: matcher,
         ..any()
     };
-    // The rows for the scopes Cluster, Namespaced and *.
+    // Returns a rule with this scope, and the cases for it.
     let scopes = |scope, expected: fn(bool) -> bool| {
         let cases = [
             ("g/v/r", None, true),
@@ -217,7 +217,7 @@ async fn a_namespace_selector_compares_the_same_labels_as_kube_apiserver() {
     };
     let own = json!({"which": "own"});
     let old = json!({"which": "old"});
-    // (row, request, its object and old object, namespaces that are looked up, namespace whose labels are compared)
+    // (row, request, object, old object, namespaces that are looked up, value of the label `which` that is compared)
     let table = [
         (
             "C8.1",
@@ -276,7 +276,7 @@ async fn a_namespace_selector_compares_the_same_labels_as_kube_apiserver() {
             let matches = NamespaceSelector::Labels(selector)
                 .matches(&request, &namespaces)
                 .await;
-            // Without a namespace, every selector matches.
+            // If no labels are compared, every selector matches.
             let expected = counts.is_none_or(|counts| counts == which);
             assert_eq!(matches, Ok(expected), "{row}: {which}");
         }

@@ -82,14 +82,14 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     }
 
     /// Returns an HTTP request, without credentials, that the dialect reads as this admission request. If `request` is
-    /// `None`, the HTTP request is an example. Returns `None` if there is no such request; the default implementation
-    /// always does.
+    /// `None`, the HTTP request is an example. Returns `None` if there is no such request. The default implementation
+    /// always returns `None`.
     fn written(&self, request: Option<&Request>) -> Option<http::Request<String>> {
         let _ = request;
         None
     }
 
-    /// Returns all resources for which a chain could apply to requests; `None`, the default, if any could.
+    /// Returns the resources whose requests a chain could apply to; `None`, the default, stands for all resources.
     fn resources(&self) -> Option<Vec<ReachedResource>> {
         None
     }

@@ -204,7 +204,7 @@ pub enum RejectionKind {
     Unmatched,
     /// The body has a media type that cannot be inspected.
     MediaType,
-    /// A chain would change an object that this request cannot change.
+    /// A chain would change the object, but the request cannot express that change.
     Unchangeable,
     /// The patch does not apply to the stored object.
     PatchFailed,

@@ -136,7 +136,7 @@ impl Dialect for KubernetesApi {
         let mut request = Request::new(inspection.operation, kind, target.resource.clone());
         request.dry_run = match inspection.operation {
             Operation::Connect => false,
-            // The API server ignores the query if there is a body.
+            // For a DELETE with a body, the API server ignores the query.
             Operation::Delete if !body.is_empty() => options.as_ref().is_some_and(|options| {
                 let dry_run = options.value().pointer("/dryRun/0");
                 dry_run.is_some_and(|value| value == "All")
@@ -216,8 +216,8 @@ fn kind_of(object: &Object) -> Result<GroupVersionKind, Rejection> {
     }
 }
 
-/// Parses the options in the body. Go clients may send them as Protocol Buffers, which hooks cannot read; then there
-/// are no options.
+/// Parses the options in the body of a DELETE. Returns `None` for Protocol Buffers, which Go clients may send, because
+/// hooks cannot read them.
 fn delete_options(head: &Parts, body: &Bytes) -> Option<Object> {
     let readable = is_json(head) && !body.is_empty();
     readable.then(|| Object::parse(body).ok()).flatten()

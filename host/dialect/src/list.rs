@@ -150,7 +150,7 @@ impl FromStr for ItemPath {
     }
 }
 
-/// Returns the value as a segment of a path. Servers would remove dot segments and empty segments, so they are refused.
+/// Returns the value as a path segment; `None` for a dot segment or an empty one, which servers would remove.
 fn value_at(item: &str, pointer: &Pointer) -> Option<String> {
     let text = item.get(pointer.locate(item)?)?;
     let value = match serde_json::from_str(text).ok()? {

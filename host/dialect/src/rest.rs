@@ -76,7 +76,7 @@ pub enum RouteProblem {
         }
     )]
     Placeholder(String),
-    /// A field of the identity is outside the object.
+    /// An identity field is outside the object.
     #[error("`{pointer}` is not in the object at `{object}`")]
     Identity {
         /// The pointer to the field.

@@ -1,4 +1,4 @@
-//! `#[plugin]`: the description and, on WebAssembly, the exports.
+//! Implements `#[plugin]`: generates the description and, on WebAssembly, the exports.
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -150,7 +150,7 @@ pub(crate) fn list_page(request: &PageRequest) -> Result<Page, Error> {
     })
 }
 
-/// Returns the parts of a value at these keys, or the whole value without keys.
+/// Returns the parts of a value at these keys; if there are no keys, the whole value.
 fn select(value: &Value, masks: &[&[&str]]) -> Option<Value> {
     if masks.is_empty() || masks.iter().any(|mask| mask.is_empty()) {
         return Some(value.clone());

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::{Container, TextMap};
 use crate::{Error, Text, pointer};
 
-/// A part of a container as it was written.
+/// A part of a container as unparsed JSON text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Raw<'a>(&'a str);
 
@@ -229,7 +229,7 @@ pub struct SecurityContext<'a> {
     pub run_as_user: Option<i64>,
     /// The group ID of the container's processes.
     pub run_as_group: Option<i64>,
-    /// Changes of the Linux capabilities of the container.
+    /// Changes to the Linux capabilities of the container.
     #[serde(borrow)]
     pub capabilities: Option<Capabilities<'a>>,
     /// The mount of `/proc`: `Default` or `Unmasked`.
@@ -240,7 +240,7 @@ pub struct SecurityContext<'a> {
     pub seccomp_profile: Option<SeccompProfile<'a>>,
 }
 
-/// Changes of the Linux capabilities of a container.
+/// Changes to the Linux capabilities of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Capabilities<'a> {

@@ -8,8 +8,8 @@ use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Vi
 use super::{Misspelt, container::Raw};
 use crate::Text;
 
-/// Defines a type with optional fields that rejects duplicate keys and records a key in another letter case. Derived
-/// types can do neither.
+/// Defines a type with optional fields. Its parser rejects duplicate keys and records a key in the wrong letter case,
+/// which `derive(Deserialize)` cannot do.
 macro_rules! shape {
     ($(#[$doc:meta])* $vis:vis struct $name:ident { $($(#[$field_doc:meta])* $key:literal => $field_vis:vis $field:ident: $type:ty,)* }) => {
         $(#[$doc])*

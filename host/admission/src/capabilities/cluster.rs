@@ -54,7 +54,7 @@ impl ClusterKind {
         self.api_version == AUTHORIZATION && self.kind == ANY_ACCESS
     }
 
-    /// Returns whether this is the kind of an access review, whose grant lets a plugin check permissions.
+    /// Returns whether this is the kind of an access review. A grant of such a kind lets a plugin check permissions.
     pub fn is_access_review(&self) -> bool {
         self.api_version == AUTHORIZATION && [OWN_ACCESS, ANY_ACCESS].contains(&self.kind.as_str())
     }
@@ -79,7 +79,7 @@ impl FromStr for ClusterKind {
     }
 }
 
-/// Reads resources for plugins. The sandbox checks the grant before a call, and waits at most until the deadline.
+/// Reads resources for plugins. The sandbox checks the grant before each call, and stops waiting at the deadline.
 #[async_trait]
 pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
     /// Returns an object as JSON; `None` if it does not exist.
@@ -137,7 +137,7 @@ pub struct ClusterQuery {
     pub fields: FieldMask,
     /// The maximum number of objects; `None` lists all.
     pub limit: Option<NonZeroU32>,
-    /// The [`ClusterPage::rest`] of the previous page. The plugin passes it, so it must not be trusted.
+    /// The [`ClusterPage::rest`] of the previous page. It comes from the plugin, so it must not be trusted.
     pub from: Option<String>,
 }
 
@@ -225,7 +225,7 @@ impl ResponseRecorder {
         }
     }
 
-    /// Records the answer to an access review. An allowed action is recorded as a role and a binding.
+    /// Records the answer to an access review: for an allowed action, a role and a binding that allow it in a replay.
     pub fn access(&self, user: &UserInfo, action: &AccessAttributes, is_allowed: bool) {
         let mut recorded = self.lock();
         recorded.looked_up = true;

@@ -11,7 +11,7 @@ use crate::{
 /// The capabilities that a stage grants its plugin, and their limits. Default: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
-    /// The kinds of resources that the plugin may read. The kind of an access review lets it check permissions.
+    /// The kinds of resources that the plugin may read. The kind of an access review lets the plugin check permissions.
     pub cluster: BTreeSet<ClusterKind>,
     /// The only namespace whose objects the plugin may read. `None` allows all namespaces and cluster-scoped objects.
     pub namespace: Option<Arc<str>>,
@@ -74,8 +74,8 @@ impl Grants {
         self.environment.extend(environment);
     }
 
-    /// Describes the grants that `allowed` does not include, each with its key, such as `allow.cluster`. Environment
-    /// variables never count, because they reveal only their own values.
+    /// Describes the grants that `allowed` does not include, each with the key that would allow it, such as
+    /// `allow.cluster`. Environment variables are not compared, because they reveal only their own values.
     pub fn not_included_in(&self, allowed: &Self) -> Vec<(String, &'static str)> {
         let Self {
             cluster,

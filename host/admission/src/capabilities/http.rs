@@ -161,7 +161,7 @@ impl PathPrefix {
         let rest = path.strip_prefix(self.0.as_str());
         let is_included =
             rest.is_some_and(|rest| rest.is_empty() || self.0.ends_with('/') || rest.starts_with('/'));
-        // A trailing slash makes no difference.
+        // In a reading of the path, a trailing slash may be missing.
         let prefix = decode(self.0.trim_end_matches('/'));
         let is_within = |reading: &String| {
             let rest = reading.strip_prefix(prefix.as_str());
@@ -179,7 +179,7 @@ impl FromStr for PathPrefix {
         // The URL parser has normalized the paths of requests, so a prefix must be normalized too.
         let is_path = url.is_ok_and(|url| url.path() == text && text.starts_with('/'));
         let prefix = Self(text.to_owned());
-        // A prefix that does not include itself would not include any path.
+        // If servers could read the prefix in several ways, it would not include itself, nor any other path.
         if is_path && prefix.includes(text) {
             Ok(prefix)
         } else {
@@ -190,7 +190,7 @@ impl FromStr for PathPrefix {
 
 /// Sends requests of plugins.
 ///
-/// The sandbox checks the grant before a call, and waits at most until the deadline. The sender checks the addresses of
+/// The sandbox checks the grant before each call, and stops waiting at the deadline. The sender checks the addresses of
 /// the host name, limits the size of the response, and follows no redirect, because it may lead to another origin.
 #[async_trait]
 pub trait HttpSender: fmt::Debug + Send + Sync + 'static {

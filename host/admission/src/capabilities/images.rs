@@ -8,7 +8,7 @@ use url::{Host, Url};
 
 use crate::{Digest, ModuleReference, OciReference};
 
-/// Reads images for plugins. The sandbox checks the grant before it calls, and waits at most until the deadline.
+/// Reads images for plugins. The sandbox checks the grant before each call, and stops waiting at the deadline.
 #[async_trait]
 pub trait ImageReader: fmt::Debug + Send + Sync + 'static {
     /// Returns the manifest of an image, or its index.
@@ -122,7 +122,7 @@ impl FromStr for ImageGrant {
         if text == "*" {
             return Ok(Self::ALL);
         }
-        // A registry without a repository is valid if it becomes valid with one.
+        // A registry alone is not a valid reference, so it is also checked with the made-up repository `a`.
         let is_valid = |name: &str| {
             let parsed = format!("oci://{name}").parse();
             matches!(parsed, Ok(ModuleReference::Oci(image)) if image.name() == name)

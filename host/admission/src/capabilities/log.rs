@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Mode, keywords};
 
-/// The maximum number of lines of a call, and the maximum size of their texts in bytes.
+/// The maximum number of lines that a call may log.
 const LINES: usize = 256;
+/// The maximum total size of the lines that a call may log, in bytes.
 const BYTES: usize = 64 << 10;
 
 /// The severity of a log line.

@@ -21,9 +21,9 @@ pub struct RecordedResponses {
     pub http: Vec<HttpAnswer>,
     /// Whether a plugin looked up an object or checked a permission.
     pub looked_up: bool,
-    /// The kinds and JSON texts of the objects that lookups returned. An allowed action becomes a role and a binding.
+    /// The objects that lookups returned: kind and JSON text. An allowed action is recorded as a role and a binding.
     pub objects: Vec<(ClusterKind, Arc<str>)>,
-    /// The number of responses and objects that did not fit.
+    /// The number of responses and objects that were not recorded, because the limits were reached.
     pub missed: usize,
     bytes: usize,
 }

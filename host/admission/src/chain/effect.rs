@@ -71,7 +71,7 @@ struct ChangeRules {
 impl ChangeRules {
     fn patch(&self, patch: Patch, deadline: Deadline) -> Result<Effect, Failure> {
         let after = patch.apply_by(&self.before, Some(deadline))?;
-        // Setting values to what they were changes nothing.
+        // A patch that only sets equal values changes nothing.
         if self.before.is(&after) {
             return Ok(Effect::None);
         }

@@ -12,7 +12,7 @@ use crate::{Authorizer, Deadline, MatchConditions, Moment, Request, Rule};
 pub struct Exception {
     /// The name that traces, logs and metrics show.
     pub name: Arc<str>,
-    /// The rules, any of which a request must match; empty matches all requests.
+    /// The rules. A request must match at least one of them; empty matches all requests.
     pub rules: Vec<Rule>,
     /// The namespaces of the objects; empty matches all.
     pub namespaces: Vec<Glob>,
@@ -20,7 +20,7 @@ pub struct Exception {
     pub names: Vec<Glob>,
     /// The names of the users; empty matches all.
     pub users: Vec<Glob>,
-    /// The groups, one of which the user must be in; empty matches all users.
+    /// The groups. The user must be in at least one of them; empty matches all users.
     pub groups: Vec<Glob>,
     /// Conditions, which must all be true. A condition that cannot be evaluated counts as false.
     pub match_conditions: MatchConditions,

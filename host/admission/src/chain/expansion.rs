@@ -11,7 +11,7 @@ use crate::{Deadline, EvaluationSources, Failure, Request, Rule};
 /// Stages see the generated object instead of the request's. `admittance-mutation` implements this for Gatekeeper.
 #[async_trait]
 pub trait ObjectGenerator: Any + fmt::Debug + Send + Sync {
-    /// Returns the rules, any of which a request must match for an object to be generated.
+    /// Returns the rules. An object is generated only for a request that matches at least one of them.
     fn generators(&self) -> &[Rule];
 
     /// Returns whether both generators make equal objects from equal requests.
@@ -36,7 +36,7 @@ impl PartialEq for dyn ObjectGenerator {
     }
 }
 
-/// The generated objects, which stages share, by the memory addresses of the generator and the request.
+/// The generated objects, keyed by the memory addresses of the generator and the request. Stages share them.
 #[derive(Default)]
 pub(crate) struct Generated(Mutex<Vec<((usize, usize), Option<Arc<Request>>)>>);
 

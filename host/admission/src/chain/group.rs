@@ -61,7 +61,8 @@ impl Formula {
     }
 }
 
-/// Returns the value of `&&` or `||`. If one operand has the deciding value, the other may have failed.
+/// Returns the value of `&&` or `||`. `deciding` is the value of an operand that determines the result (false for `&&`,
+/// true for `||`), even if the other operand failed.
 fn decided(
     deciding: bool,
     [one, other]: &[Formula; 2],
@@ -99,7 +100,7 @@ enum MemberAnswer {
 
 impl Group {
     /// Creates a group of named members. It allows a request if the formula is true, and otherwise returns `denial`
-    /// with a cause for each called member that did not allow the request. The cause names `{field}.{member}`.
+    /// with a cause for each called member that did not allow the request. The cause's field is `{field}.{member}`.
     pub fn new(
         members: Vec<(Arc<str>, Arc<dyn Hook>)>,
         formula: Formula,
@@ -116,7 +117,7 @@ impl Group {
 
     fn denied(&self, answers: &[Option<MemberAnswer>]) -> Denial {
         let mut denial = self.denial.clone();
-        // Details beyond the limit are dropped as a whole, so each cause gets a share of the limit.
+        // Details that exceed their limit are dropped entirely, so each cause is shortened to a share of the limit.
         let most = Denial::MAX_DETAILS / 2 / self.members.len().max(1);
         for ((name, _), answer) in self.members.iter().zip(answers) {
             let mut message = match answer {

@@ -22,9 +22,9 @@ pub struct StageSpec {
     pub name: Arc<str>,
     /// Generates the object that the stage and its selectors see instead of the request's object.
     pub expansion: Option<Arc<dyn ObjectGenerator>>,
-    /// The rules, any of which a request must match; empty matches every request of the chain.
+    /// The rules. A request must match at least one of them; empty matches every request of the chain.
     pub rules: Vec<Rule>,
-    /// The rules, none of which a request may match.
+    /// The rules that exclude requests. A request must match none of them.
     pub exclude_rules: Vec<Rule>,
     /// The namespaces for which the hook is called; `None` includes all.
     pub namespace_selector: Option<NamespaceSelector>,
@@ -32,7 +32,7 @@ pub struct StageSpec {
     pub object_selector: LabelSelector,
     /// Conditions on the request, which must all be true.
     pub match_conditions: MatchConditions,
-    /// Stages of other chains with precedence: if any of them selects a request, this hook is not called.
+    /// The stages of other chains that take precedence. If one of them selects a request, this hook is not called.
     pub yields_to: Vec<Arc<Precedence>>,
     /// The exceptions. The hook is not called for a request that matches any of them.
     pub exceptions: Vec<Arc<Exception>>,

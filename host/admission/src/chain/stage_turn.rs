@@ -96,7 +96,7 @@ impl StageTurn<'_> {
             Err(failure) => return TurnResult::Unselected(failure),
             Ok(None) => {}
         }
-        // If no object was generated, the stage was skipped above.
+        // If `seen` had no request, the stage would have been skipped above, so the fallback is not used.
         let seen = seen.ok().flatten().unwrap_or(Cow::Borrowed(self.request));
         let turn = StageTurn {
             request: &seen,

@@ -141,7 +141,7 @@ fn part<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
 
-/// Returns the length of the value at the beginning of a valid JSON text; `None` if it must be read strictly.
+/// Returns the length of the value at the beginning of a valid JSON text; `None` if the value must be read strictly.
 /// `serde_json` refuses escaped surrogates, numbers out of range and deep nesting only when it builds a tree, and not
 /// when it skips.
 fn skip(text: &[u8]) -> Option<usize> {
@@ -251,8 +251,8 @@ impl<'de> Visitor<'de> for TopLevel {
 }
 
 /// Any JSON from which a [`Value`] can be built, but without building it. `serde_json` checks skipped values less
-/// strictly (`1e999`, `"\ud800"`, a thousand brackets). No object may be created from a text of which no tree can be
-/// built, because stages would see nothing where the control plane sees everything.
+/// strictly (`1e999`, `"\ud800"`, a thousand brackets). A text from which no tree can be built must not become an
+/// object, because stages would see nothing where the control plane sees everything.
 struct ValidJson;
 
 /// A string; `None` for a value of another type.
@@ -414,7 +414,7 @@ visit_anything!(
             while let Some((key, value)) = map.next_entry::<String, Text>()? {
                 match value.0 {
                     Some(value) => labels.insert(key, value),
-                    // The last of several duplicate keys counts.
+                    // The last of several duplicate keys counts, even if its value is not a string.
                     None => labels.remove(&key),
                 };
             }

@@ -108,7 +108,7 @@ impl<'a> Node<'a> {
         self.reach(place, 0, budget)
     }
 
-    /// Returns the value at a path, for a change that will give it `levels` levels of nesting.
+    /// Returns the value at a path. After the planned change, the value will have `levels` levels of nesting.
     fn reach(&mut self, place: &Pointer, levels: usize, budget: &mut Budget) -> Result<&mut Self, Problem> {
         let mut below = place.count().saturating_add(levels);
         if below > MAX_HEIGHT {

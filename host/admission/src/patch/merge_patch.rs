@@ -23,7 +23,7 @@ impl MergePatch {
     ///
     /// # Errors
     ///
-    /// Fails when the text is not a JSON object, or has duplicate keys on any level: servers differ on which counts.
+    /// Fails when the text is not a JSON object, or has duplicate keys on any level: servers differ on which to use.
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         Object::parse_unique(text).map(Self)
     }

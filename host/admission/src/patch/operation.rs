@@ -62,7 +62,7 @@ impl Operation {
         self.path.len() + from + self.action.value().map_or(0, |value| value.get().len())
     }
 
-    /// Applies the operation. Returns whether it changed the object. After earlier operations changed the object
+    /// Applies the operation, and returns whether it changed the object. If an earlier operation has changed the object
     /// (`has_changed`), setting an equal value also counts as a change.
     pub(super) fn apply<'a>(
         &'a self,

@@ -101,7 +101,7 @@ pub fn unescaped_token(token: &str) -> String {
 }
 
 impl Pattern {
-    /// Returns the pattern of a key in the objects that this pattern matches.
+    /// Returns the pattern that matches this key in every object that `self` matches.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
         let mut pointer = self.0.clone();

@@ -6,7 +6,7 @@ use crate::keywords;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// The protocol of BCS: the webhook receives the object, and returns the whole object with the status 200. As in
-    /// BCS's driver, any other status is a failure, and only the policy `Fail` refuses the request then.
+    /// BCS's driver, any other status is a failure, which refuses the request only under the policy `Fail`.
     BcsResource,
     /// The protocol of Kubernetes: the webhook receives an AdmissionReview, and returns one, perhaps with a JSON Patch.
     AdmissionReview {
@@ -18,9 +18,9 @@ pub enum Protocol {
 /// A version of AdmissionReview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReviewVersion {
-    /// `admission.k8s.io/v1`, whose responses are checked strictly.
+    /// `admission.k8s.io/v1`. Responses are checked strictly.
     V1,
-    /// `admission.k8s.io/v1beta1`, in whose responses `uid`, `kind`, `apiVersion` and `patchType` are ignored.
+    /// `admission.k8s.io/v1beta1`. In responses, `uid`, `kind`, `apiVersion` and `patchType` are ignored.
     V1Beta1,
 }
 

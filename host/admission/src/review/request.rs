@@ -38,7 +38,7 @@ pub enum ReviewError {
     /// `request.operation` is not an operation.
     #[error("request.operation: {0}")]
     Operation(#[from] UnknownOperation),
-    /// An object of the request is not a JSON object.
+    /// `object`, `oldObject` or `options` of the request is not a JSON object.
     #[error("request.{field}: {source}")]
     Object {
         /// The field of `request` that contains the object.
@@ -143,8 +143,8 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     if let Some(object) = request.object.as_ref().filter(|object| object.is_ambiguous()) {
         match request.spelling.canonical(object.text()) {
             Ok(None) => {}
-            // Keys are not corrected here: kube-apiserver would apply a patch to its own object, in which it reads only
-            // the exact spelling.
+            // Keys are not corrected here: kube-apiserver reads only the exact spelling, and would apply a patch to its
+            // own, uncorrected object.
             Ok(Some(_)) => {
                 return Err(ReviewError::Ambiguous(
                     "a key of its identity is not spelled as documented".into(),

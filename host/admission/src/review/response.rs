@@ -120,7 +120,7 @@ fn audit_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
     let mut annotations = BTreeMap::new();
     for note in &outcome.audit_annotations {
         let long = format!("{}.{}", note.stage, note.key);
-        // A stage's name alone may use up the maximum length of a key.
+        // The stage's name is left out if the key would be invalid with it, for example too long.
         let key = [long, note.key.clone()].into_iter().find(|key| is_name_part(key));
         match key {
             Some(key) => {
@@ -237,7 +237,7 @@ pub fn read_response(
     let verdict = if response.bool("allowed")?.unwrap_or(false) {
         match patch.take() {
             None => Verdict::Allow,
-            // A patch in a v1 review was refused above.
+            // In a v1 review, such a patch was refused above. In a v1beta1 review, it is ignored.
             Some(_) if validating => Verdict::Allow,
             Some(_) if version == ReviewVersion::V1 && patch_type != Some("JSONPatch") => {
                 let got = patch_type.unwrap_or_default();
@@ -338,7 +338,7 @@ fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Fail
         }
     }
     if let Some(key) = dropped.first() {
-        // The loop logs one line for all invalid keys, so it shows only the first one.
+        // One line is logged for all invalid keys, and shows only the first of them.
         let key = &*shortened(key, KEY_SHOWN);
         tracing::warn!(
             dropped = dropped.len(),

@@ -28,7 +28,7 @@ pub trait Conditions: Send + Sync + 'static {
     fn expressions(&self) -> Vec<(&str, &str)>;
 }
 
-/// The match conditions of a stage, which are equal if names and expressions are. Clones share the conditions.
+/// The match conditions of a stage. Equal names and expressions make them equal. Clones share the conditions.
 #[derive(Clone, Default, derive_more::Debug)]
 #[debug("MatchConditions({:?})", self.expressions())]
 pub struct MatchConditions(Option<Arc<dyn Conditions>>);
@@ -105,7 +105,7 @@ pub trait Authorizer: Send + Sync + 'static {
     /// # Errors
     ///
     /// Fails when the permission cannot be checked. As in kube-apiserver, `allowed()` is then false in the condition,
-    /// `errored()` is true, and `error()` is the text.
+    /// `errored()` is true, and `error()` is the text of the error.
     async fn authorize(
         &self,
         user: &UserInfo,
@@ -116,7 +116,7 @@ pub trait Authorizer: Send + Sync + 'static {
 /// The action whose permission is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessAttributes {
-    /// An action on a resource, `resourceAttributes` of the review. Empty fields are left out.
+    /// An action on a resource: `resourceAttributes` of a `SubjectAccessReview`. Empty fields are left out.
     Resource {
         /// The verb as in roles, such as `get`.
         verb: String,
@@ -137,7 +137,7 @@ pub enum AccessAttributes {
         /// A label selector for the objects, as in a query; empty for all objects.
         label_selector: String,
     },
-    /// An action on a path of the API server, `nonResourceAttributes` of the review.
+    /// An action on a path of the API server: `nonResourceAttributes` of a `SubjectAccessReview`.
     Path {
         /// The verb, such as `get` or `post`.
         verb: String,
@@ -146,7 +146,7 @@ pub enum AccessAttributes {
     },
 }
 
-/// The result of a permission check, `status` of the review.
+/// The result of a permission check: `status` of a `SubjectAccessReview`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Whether the action is allowed.

@@ -9,7 +9,7 @@ use crate::{LabelSelector, Labels, Operation, Request};
 pub enum NamespaceSelector {
     /// The named namespaces (BCS's operator `In`); none if the list is empty.
     In(Vec<String>),
-    /// All other namespaces than the named ones (BCS's operator `NotIn`); all if the list is empty.
+    /// All namespaces except the named ones (BCS's operator `NotIn`); all if the list is empty.
     NotIn(Vec<String>),
     /// The namespaces whose labels match, as in Kubernetes.
     Labels(LabelSelector),
@@ -59,9 +59,9 @@ impl NamespaceSource for StaticNamespaces {
 impl NamespaceSelector {
     /// Returns whether the selector matches this request. Labels are looked up only if they are needed.
     ///
-    /// As in kube-apiserver, a label selector compares the labels of a Namespace that is created or changed, and
-    /// otherwise the labels of the request's namespace. Requests for other cluster-scoped resources always match. As in
-    /// BCS's driver, a selector by names compares an empty name if there is no namespace.
+    /// As in kube-apiserver, a label selector compares the labels in the object if a Namespace is created or updated,
+    /// and otherwise the labels of the request's namespace. Requests for other cluster-scoped resources always match.
+    /// As in BCS's driver, a selector by names compares an empty name if there is no namespace.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ mod tests {
             Requirement::equals("hook", "on").unwrap(),
         ]));
         let known = StaticNamespaces::new([("prod".into(), Labels::from([("hook".into(), "on".into())]))]);
-        // (case, selector, request, expectation), as in the BCS driver for names, and as in kube-apiserver for labels.
+        // (case, selector, request, expectation); names are matched as in BCS's driver, labels as in kube-apiserver.
         let table = [
             (
                 "In, listed",

@@ -125,7 +125,7 @@ fn merge_slashes(path: &str) -> String {
     format!("/{}", segments.collect::<Vec<_>>().join("/"))
 }
 
-/// Removes dot segments but keeps empty segments, which `..` may remove (RFC 3986, 5.2.4).
+/// Removes dot segments (RFC 3986, 5.2.4). An empty segment is kept, unless the next segment is `..`, which removes it.
 fn remove_dots(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();

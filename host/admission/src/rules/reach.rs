@@ -75,7 +75,8 @@ impl Rule {
 /// Describes which requests arrive at the chains. Default: all requests for which hooks are called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Whether requests arrive through webhooks, which are registered by resource: rules with only `kinds` match none.
+    /// Whether requests arrive through webhooks. These are registered by resource, so rules with only `kinds` match
+    /// nothing.
     pub is_by_resource: bool,
     /// The namespaces from which no requests arrive.
     pub excluded_namespaces: Vec<String>,
@@ -107,11 +108,11 @@ pub struct UnreachedEntry {
     pub field: &'static str,
     /// The entry as it is written in the rule.
     pub entry: String,
-    /// A suggestion of a similar entry, or the entries that requests have.
+    /// A suggestion of a similar entry, or the list of all entries that match requests.
     pub fix: String,
 }
 
-/// Reasons for which a chain never gets requests that it matches.
+/// The reasons why a chain does not get requests that its rules match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Unreached {
@@ -122,8 +123,8 @@ pub struct Unreached {
 }
 
 impl Reach {
-    /// Returns the reasons why a chain with these rules misses requests; `None` if it misses none. `namespace` is the
-    /// chain's only namespace, if the chain has one.
+    /// Returns the reasons why a chain with these rules does not get requests that the rules match; `None` if it gets
+    /// all of them. `namespace` is the chain's only namespace, if the chain has one.
     pub fn misses(&self, namespace: Option<&str>, rules: &[Rule]) -> Option<Unreached> {
         let excluded =
             namespace.filter(|namespace| self.excluded_namespaces.iter().any(|name| name == namespace));
@@ -158,7 +159,7 @@ impl Reach {
         (!reasons.is_empty()).then_some(Unreached { is_whole, reasons })
     }
 
-    /// Returns the resources and kinds of a rule for which no requests arrive.
+    /// Returns the entries of a rule's resources and kinds that match no request.
     pub fn unreached_entries(&self, rule: &Rule) -> Vec<UnreachedEntry> {
         let Some(reached) = &self.resources else {
             return Vec::new();
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_without_requests_are_reported_with_a_fix() {
+    fn rule_entries_that_match_no_request_are_reported_with_a_fix() {
         let reached = |resource: &str, subresource: Option<&str>, kind: Option<&str>| ReachedResource {
             resource: resource.to_owned(),
             subresource: subresource.map(str::to_owned),

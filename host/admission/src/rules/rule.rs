@@ -2,8 +2,8 @@ use std::fmt;
 
 use crate::{GroupVersionResource, Operation, Request, keywords};
 
-/// Selects requests; every part must match. A rule means the same as in a Kubernetes webhook configuration, except for
-/// `kinds`, which is for control planes that identify requests by the kind in their body.
+/// Selects requests; every part must match. A rule means the same as in a Kubernetes webhook configuration. `kinds` is
+/// an addition for control planes that identify requests by the kind in their body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The operations on the resources.
@@ -16,7 +16,7 @@ pub struct Rule {
     pub resources: Vec<ResourcePattern>,
     /// The scope: cluster-scoped resources, namespaced ones, or both.
     pub scope: Scope,
-    /// The kinds, compared in any case.
+    /// The kinds. Letter case is ignored.
     pub kinds: Matcher<String>,
     /// Whether other versions of a resource match too.
     pub match_policy: MatchPolicy,
@@ -29,8 +29,8 @@ pub struct Rule {
 pub enum MatchPolicy {
     /// Only the version that the client used matches.
     Exact,
-    /// All versions of a resource match, and its other group if Kubernetes serves it in two. The core group has no
-    /// other version. The object is not converted to the version in the rule.
+    /// All versions of a resource match, except in the core group, which has only one. If Kubernetes serves the
+    /// resource in two groups, the other group matches too. The object is not converted to the version in the rule.
     #[default]
     Equivalent,
 }
@@ -188,7 +188,7 @@ impl fmt::Display for ResourcePattern {
     }
 }
 
-/// A part of a rule, in the order of comparison.
+/// The parts of a rule, in the order in which they are compared with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RulePart {
     /// `operations`.
@@ -265,7 +265,7 @@ impl Rule {
         }
     }
 
-    /// Returns whether the rule may match a request of which only the outline is known.
+    /// Returns whether the rule may match a request with this outline.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
         self.operations.matches(&outline.operation)
             && outline.resource.is_none_or(|resource| {

@@ -21,22 +21,21 @@ use crate::{
     },
 };
 
-/// The processor time after which a call counts as long. It is measured from the moment when the call first yields, at
-/// a tick or to wait.
+/// A call counts as long when it has used this much processor time after it first yielded, at a tick or to wait.
 const LONG: Duration = Duration::from_millis(1);
 
 /// The number of calls of a hook that begin on a thread for long work after a long call. So a hook that only sometimes
 /// computes for long rarely does so on a serving thread.
 const CALLS_AFTER_LONG_CALL: u8 = 16;
 
-/// The time without yielding that makes a call suspicious: it may have computed, or its thread may have waited for a
-/// processor. The next call of the hook is measured from its beginning.
+/// The time without yielding after which a call is suspected to be long: it may have computed, or its thread may have
+/// waited for a processor. The next call of the hook is measured from its beginning.
 const SUSPICIOUS: Duration = Duration::from_millis(4);
 
 /// Predicts from earlier calls of a hook whether its next call is long. Lives as long as the hook.
 #[derive(Debug, Default)]
 pub struct LongCallPredictor {
-    /// The number of calls, from the next one on, that begin on a thread for long work.
+    /// How many of the next calls begin on a thread for long work.
     expected_long_calls: AtomicU8,
     /// Whether long calls are suspected, so that each call is timed from its start.
     is_suspected: AtomicBool,

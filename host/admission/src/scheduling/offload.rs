@@ -43,8 +43,8 @@ pub fn background_threads(name: &str, count: usize) -> Option<Runtime> {
     threads.ok()
 }
 
-/// Gives the calling thread a lower priority than serving threads. A thread that already has a low priority keeps it: a
-/// compiler inherits it from the thread that starts it.
+/// Gives the calling thread a lower priority than serving threads. A thread whose priority is already that low keeps
+/// it, such as a compiler's thread that inherited it from a thread for long work.
 pub fn lower_priority() {
     let lowered = getpriority_process(None).and_then(|nice| {
         if nice < NICE {

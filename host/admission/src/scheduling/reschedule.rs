@@ -20,7 +20,7 @@ pub(crate) fn reschedule_often() -> Option<TickerGuard> {
     RESCHEDULER.as_ref().map(Ticker::enter)
 }
 
-/// Polls a future that computes for long on a thread for long work.
+/// Polls a future that computes for long, and lets serving threads run often during each poll.
 pub async fn long_polls<T>(work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     std::future::poll_fn(|context| {
@@ -46,7 +46,7 @@ mod linux {
 
     use crate::scheduling::ticker::{Tick, Ticker};
 
-    /// The number of ticks without long work after which the threads sleep. Waking each costs a system call.
+    /// After this many ticks without long work, the threads sleep. Waking each of them costs a system call.
     const IDLE_TICKS: u32 = 16;
 
     /// Starts one thread for each processor that this process may use.

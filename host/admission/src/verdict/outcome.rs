@@ -172,13 +172,13 @@ pub struct TraceRow {
     pub phase: Phase,
     /// The name of the stage.
     pub stage: Arc<str>,
-    /// 1, or 2 for a second call because the object had changed after the first one.
+    /// 1 for the first call; 2 for a second call, because the object had changed after the first one.
     pub round: u8,
     /// The mode of the stage. In mode `Audit`, the result shows what the stage would have done.
     pub mode: Mode,
     /// The result of the stage.
     pub result: StageResult,
-    /// The exception for which the stage was not called.
+    /// The exception because of which the stage was not called.
     pub exception: Option<Arc<str>>,
     /// The time between the request's arrival at the chains and the stage's turn; zero if there was no turn.
     pub start: Duration,

@@ -30,14 +30,15 @@ fn failure_of(outcome: &Outcome) -> &Failure {
     }
 }
 
-/// All threads for long work are busy at first, so work that moves to them waits, and other work is done in one poll.
+/// All threads for long work are busy at first. So an evaluation that needs such a thread waits, and any other would
+/// end in one poll.
 #[tokio::test]
 async fn a_large_patch_is_applied_on_another_thread() {
     let copies: Vec<Value> = (0..35)
         .map(|i| json!({"op": "copy", "from": "", "path": format!("/b{i}")}))
         .collect();
     let request = large();
-    // There is one thread for long work fewer than there are cores, but at least one.
+    // The number of threads for long work: one less than the number of cores, but at least one.
     let all = (available_parallelism().unwrap().get() - 1).max(1);
     for mode in Mode::ALL {
         let mut stage = Stage::new("stage", Script::Patch(copies.clone().into()));

@@ -153,7 +153,7 @@ async fn an_exception_matches_only_if_all_its_parts_match() {
         ),
     ];
     for (field, change, texts, expected) in fields {
-        // All other parts of the exception match the request.
+        // The parts of this exception match the request, until `change` replaces the tested one.
         let mut exception = Exception::new("legacy", after(3600));
         exception.rules = vec![
             Rule::for_operations([Operation::Create]),

@@ -54,7 +54,7 @@ impl Target {
             ["apis", group, version, parts @ ..] => (*group, *version, parts),
             _ => return Ok(Self::Other),
         };
-        // Old clients use this prefix to watch a resource.
+        // Old clients put `watch` before the resource that they watch.
         let parts = match parts {
             ["watch", parts @ ..] => parts,
             parts => parts,
@@ -84,7 +84,7 @@ impl Target {
 }
 
 impl ResourceTarget {
-    /// Returns whether a request to this target opens a connection, with any method.
+    /// Returns whether every request to this target opens a connection, whatever its method.
     pub fn is_connect(&self) -> bool {
         let subresource = self.subresource.as_deref().unwrap_or_default();
         self.resource.group.is_empty()

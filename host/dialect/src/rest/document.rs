@@ -114,7 +114,7 @@ impl Matched {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Returns the value of the first source that is not empty.
+    /// Returns the first value from these sources that is not empty.
     pub(super) fn first(
         &self,
         sources: &[ValueSource],

@@ -11,7 +11,7 @@ const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const JSON: &str = "application/json";
 
-/// A client's patch, which applies to a request body that contains the stored object.
+/// A client's patch. It is applied to the stored object in the form of a request body of the route.
 pub(super) enum ClientPatch {
     /// A merge patch with its keys in the spelling that the route configures.
     Merge(MergePatch),
@@ -90,7 +90,8 @@ impl Matched {
         let stored = self.stored(head)?;
         let result = patch.apply(&self.body_of(&stored)?).map_err(refused)?;
         let text = result.text();
-        // A server that ignores the case of keys would read an object that differs from what the chains see.
+        // If a key has another spelling, a server that ignores the case of keys would read another object than the
+        // chains.
         let is_plain = Object::parse_unique(text).is_ok() && *self.canonical(text)? == *text;
         if !is_plain {
             return Err(ambiguous(

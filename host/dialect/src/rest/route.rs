@@ -63,8 +63,8 @@ pub struct Route {
     /// The fields of the object that no stage may change. Default: the fields from which name, namespace and kind are
     /// read.
     pub identity: Option<Vec<Pointer>>,
-    /// Further keys of the body to rewrite, each in the spelling given here, because servers written in Go ignore the
-    /// case of keys. The keys in the route's pointers are always rewritten.
+    /// Further keys of the body, in their correct spelling. Other spellings are rewritten, because servers written in
+    /// Go ignore the case of keys. The keys in the route's pointers are always rewritten.
     pub spellings: Vec<Pattern>,
     /// Whether the request is a dry run, whose result the control plane does not store.
     pub dry_run: bool,

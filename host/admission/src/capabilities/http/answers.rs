@@ -210,8 +210,8 @@ fn read_body(body: &[u8]) -> Value {
 }
 
 /// A sender that returns responses from a list. Several responses to one method and URL are returned in order; after
-/// that, the last one is repeated. A URL with redacted values in its query matches every request with the same
-/// parameters.
+/// that, the last one is repeated. A listed URL with redacted values in its query matches every request with the same
+/// parameter names.
 #[derive(Debug, Default)]
 pub struct HttpAnswers(Mutex<HashMap<(String, Url), VecDeque<HttpAnswer>>>);
 

@@ -15,8 +15,8 @@ use crate::{
     },
 };
 
-/// A stage in mode `Audit`, which is called after all other stages. It gets the request as the request would have been
-/// in the stage's turn.
+/// A stage in mode `Audit`. It is called after all other stages, but gets the request as it was at the stage's place in
+/// the chain.
 pub(super) struct Audit<'a> {
     pub(super) entry: StageInChain<'a>,
     /// The request and the row of the trace for each round.
@@ -69,8 +69,8 @@ impl Evaluation {
 }
 
 impl Audit<'_> {
-    /// Returns for each round the row of the trace, and the result that the stage would have had. The result of a
-    /// second round is `None` if the stage was not called in the first round.
+    /// Returns, for each round, the row of the trace and the result that the stage would have had if it were enforced.
+    /// The result of a second round is `None` if the stage was not called in the first round.
     async fn run<'t>(
         &'t self,
         turn: impl Fn(&'t Arc<Request>) -> StageTurn<'t>,

@@ -230,7 +230,7 @@ fn a_rule_matches_by_scope() {
 }
 
 #[test]
-fn a_rule_matches_kinds_in_any_case() {
+fn a_rule_matches_kinds_in_any_letter_case() {
     let rule = Rule {
         kinds: only(&["pod"]),
         ..Rule::for_operations([Operation::Create])

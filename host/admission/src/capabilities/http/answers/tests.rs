@@ -10,7 +10,7 @@ fn answer(value: Value) -> HttpAnswer {
 }
 
 #[tokio::test]
-async fn requests_get_the_listed_responses() {
+async fn requests_of_plugins_get_the_listed_responses() {
     let answers: HttpAnswers = [
         json!({"url": "https://a.example/x?y", "body": {"a": [1]}}),
         json!({"url": "https://a.example/x?y", "status": 404, "body": "gone"}),
