@@ -261,8 +261,8 @@ async fn start_api_server(
             format!("--etcd-servers=http://{store}"),
             format!("--bind-address={}", address.ip()),
             format!("--secure-port={}", address.port()),
-            // Kubernetes rejects loopback addresses in Endpoints, so the API server must not publish its own.
             format!("--advertise-address={}", address.ip()),
+            // The API server must not publish its own loopback address, because Kubernetes rejects it as an endpoint.
             "--endpoint-reconciler-type=none".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
             format!("--tls-cert-file={SERVER_CERTIFICATE}"),

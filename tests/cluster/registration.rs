@@ -108,8 +108,8 @@ impl Registration {
         format!("{probe}.probe.example.com")
     }
 
-    /// Returns the configuration. Its first webhook is unreachable and matches objects with the label `probe` set to
-    /// `probe`: when the API server refuses such an object, the configuration is in effect.
+    /// Returns the configuration. Its first webhook is unreachable and matches only objects whose label `probe` has the
+    /// value `probe`. Once the API server refuses such an object, the configuration is in effect.
     pub(crate) fn document(&self, scene: &str, url: &str, ca_bundle: &str, probe: &str) -> Value {
         let mut webhook = json!({
             "name": self.webhook_name(scene),

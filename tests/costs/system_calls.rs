@@ -61,8 +61,9 @@ fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]
 /// Returns the number of calls by name in a trace whose lines begin with a thread ID.
 fn count_by_name(trace: &Path) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
-    // The sandbox's timer runs without requests too, so the number of `clock_nanosleep` calls depends on the machine's
-    // speed. Lines that resume an interrupted call have no parenthesis after the name.
+    // `clock_nanosleep` is left out: the sandbox's timer calls it without requests too, so the number depends on the
+    // machine's speed. Lines that resume an interrupted call have no parenthesis after the name, so they are not
+    // counted again.
     for line in fs::read_to_string(trace).unwrap().lines() {
         let call = line
             .split_whitespace()

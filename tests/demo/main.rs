@@ -17,7 +17,7 @@ use tokio::{
 #[derive(Debug, Parser)]
 #[command(name = "cargo task demo", bin_name = "cargo task demo")]
 struct Arguments {
-    /// The example, if it is not the JSON API, and whether to send requests to it.
+    /// `bcs` selects the API of BCS instead of the JSON API, and `traffic` sends requests to it.
     #[arg(value_enum)]
     parts: Vec<Part>,
     /// The address of the driver; port 0 lets the system choose [default: 127.0.0.1:8080, with --once port 0].

@@ -10,7 +10,7 @@ pub(crate) struct Attack {
 }
 
 pub(crate) enum Means {
-    /// Clients create objects for which a plugin with these settings is called. A field of each has the length
+    /// Clients create objects for which a plugin with these settings is called. Each object has a field of the length
     /// `object`.
     Guest { settings: Settings, object: usize },
     /// Clients create objects for which this Kubewarden policy is called.

@@ -30,7 +30,7 @@ impl Latency {
 }
 
 pub(crate) struct Requests {
-    /// The driver's base URL and the path at which this object is created.
+    /// The base URL of the driver. The requests create `object` at `path`, relative to this URL.
     pub(crate) front: String,
     pub(crate) path: String,
     pub(crate) object: String,

@@ -23,7 +23,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 #[derive(Debug, Parser)]
 #[command(name = "cargo task hostile --", version)]
 struct Arguments {
-    /// Only attacks whose name contains this.
+    /// Run only the attacks whose names contain this text.
     name: Option<String>,
     /// The duration of each attack, in seconds.
     #[arg(long, default_value_t = 10)]

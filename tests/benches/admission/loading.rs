@@ -92,7 +92,7 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
         (program, took)
     }
 
-    /// Measures the time from renaming a module to its first answer, for a new version of a plugin.
+    /// Replaces a plugin's module with a new version, and measures the time until its first answer.
     async fn measure_change(&self, program: &Admittance, plugin: u32, version: u32) -> Duration {
         let started = Instant::now();
         self.put(plugin, version);
@@ -208,7 +208,7 @@ async fn starts(table: &mut Table, rounds: u32, what: &str, scene: &Scene) {
     );
 }
 
-/// Measures the time from renaming a module to its first answer.
+/// Measures the time from the replacement of a module until its first answer.
 async fn changes(table: &mut Table, rounds: u32) {
     let scene = Scene::of_plugins(1).await;
     let program = scene.start().await;
@@ -219,7 +219,8 @@ async fn changes(table: &mut Table, rounds: u32) {
     table.add("a change, to a module that was never seen", None, times);
     let mut times = Vec::new();
     for round in 0..rounds {
-        // The two newest versions are kept. Changes alternate between them, starting with the one that is not live.
+        // The changes alternate between the two newest versions, starting with the one that is not live. The store has
+        // both.
         times.push(scene.measure_change(&program, 1, rounds + round % 2).await);
     }
     table.add(

@@ -28,7 +28,7 @@ async fn hooked(cluster: Arc<Cluster>) -> (Scene, Value) {
     (hook, document)
 }
 
-/// Returns the first webhook of the document that is not a probe.
+/// Returns the webhook that follows the probe in the document.
 fn webhook(document: &mut Value) -> &mut Value {
     &mut document["webhooks"][1]
 }

@@ -42,7 +42,8 @@ async fn lost_node(scene: &Scene, name: &str, annotations: Value) {
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 
-/// The node controller does not run here, so the test adds the taint with which it would evict the Pods of a lost node.
+/// The node controller does not run here. The test takes its place and adds the taint that evicts the Pods of a lost
+/// node.
 pub(crate) async fn a_lost_node_keeps_its_pods(cluster: Arc<Cluster>) {
     let scene = edge(cluster, core(&["UPDATE"], &["nodes"])).await;
     for (index, (annotations, keeps_taint)) in [(json!({}), false), (json!({"nodeunhealth": "yes"}), true)]

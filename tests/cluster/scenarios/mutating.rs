@@ -24,7 +24,7 @@ pub(crate) async fn pods_gain_the_sidecar(cluster: Arc<Cluster>) {
     let stored = scene.get("pod web").await;
     assert_eq!(containers(&stored), ["web", "log-agent"]);
     assert_eq!(stored["metadata"]["annotations"][STATUS], "log-agent");
-    // The API server adds its defaults to the plugin's container, as if the user had written it.
+    // The API server sets the default fields of the container that the plugin added, as for containers in the request.
     assert_eq!(
         stored["spec"]["containers"][1]["terminationMessagePath"],
         "/dev/termination-log"
@@ -69,8 +69,9 @@ pub(crate) async fn every_path_runs_its_chains(cluster: Arc<Cluster>) {
     );
     let policy = validating(chain("policy", core(&["CREATE"], &["pods"]), json!([images()])));
     let scene = Scene::start(cluster, &[injection(), annotation, policy]).await;
-    // (path, containers of a valid Pod, whether the other chain's annotation is set, whether an invalid Pod is denied)
     let both: &[&str] = &["web", "log-agent"];
+    // (path, containers of a valid Pod, whether the chain `annotation` has annotated it, whether an invalid Pod is
+    // denied)
     for (index, (path, expected, annotated, refuses)) in [
         ("/mutate", both, true, false),
         ("/mutate/injection", both, false, false),

@@ -245,7 +245,7 @@ impl Fleet {
         }
     }
 
-    /// Starts users who create Pods through the API server, all of which the chain denies.
+    /// Starts users who try to create Pods through the API server. The chain denies every Pod.
     fn let_users_create(&mut self) {
         for user in 0..USERS {
             let create = self.creation(&format!("by-user-{user}"));
@@ -370,7 +370,7 @@ impl Fleet {
         self.add(compiled()).await;
     }
 
-    /// Checks that replicas which have a module in their store wait for one that still downloads it.
+    /// Checks that replicas which have a module in their store wait for a replica that is still downloading it.
     async fn wait_for_slow_replica(&mut self) {
         let before = self.version;
         let version = Versions::find().unwrap().module(1);

@@ -213,8 +213,9 @@ pub(crate) async fn a_broken_definition_leaves_the_last_good_one(cluster: Arc<Cl
     creators.end(&[OLD, NEW]).await;
 }
 
-/// A new CA replaces the old one in the order for operators: trust both, change the certificate, trust only the new
-/// one. The API server reconnects whenever the trusted CAs change.
+/// A new CA replaces the old one in three steps, as operators should do it: the API server trusts both, the server's
+/// certificate changes, and the API server trusts only the new one. The API server reconnects whenever the trusted CAs
+/// change.
 pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<Cluster>) {
     let mut scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
     let registration = Registration::mutating("/mutate/injection");

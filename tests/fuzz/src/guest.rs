@@ -16,8 +16,8 @@ const ANSWER: usize = 2048;
 /// Longer inputs are truncated, because they would overlap the host's data.
 const LONGEST: usize = 16 << 10;
 
-/// Fills a guest's memory with the input when it returns its answer: lists and strings with arbitrary pointers, in the
-/// canonical ABI. Checks that the host reads the answer or fails, and that the resulting object obeys all rules.
+/// Runs a guest whose answer is the input: lists and strings with arbitrary pointers, in the canonical ABI. Checks that
+/// the host reads the answer or reports a failure, and that the resulting object obeys all rules.
 pub fn guest(input: &[u8]) {
     thread_local! {
         static GUEST: (Chain, Request) = (block_on(plugin()), request());

@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use crate::{block_on, in_directory, parts};
 
 /// Reads files that a crash, a full disk or another program may have left: the kind of the file, an empty line, its
-/// content. The kinds are `sealed`, a whole entry; `resolution`, the content of an entry below its seal; `revision`,
-/// the content of a revision of the history below its digest; and `change`, the texts of an interrupted change.
+/// content. The kinds are `sealed`, a whole entry of the store; `resolution`, the content of an entry, which gets a
+/// valid seal; `revision`, the content of a revision in the history, which gets a valid digest; and `change`, the texts
+/// of an interrupted change.
 pub fn store(input: &[u8]) {
     let [kind, content] = parts(input);
     in_directory(|directory| match kind {

@@ -32,7 +32,8 @@ pub fn yaml(input: &[u8]) {
     if value.is_null() {
         return;
     }
-    // JSON text is not compared, because its numbers keep their fractions.
+    // A text that begins like JSON is not compared, because a file with it is read as JSON, where `1.0` keeps its
+    // fraction.
     if !text
         .trim_start_matches('\u{feff}')
         .trim_start()

@@ -99,8 +99,8 @@ pub(crate) async fn agents_find_the_addresses_of_api_servers(cluster: Arc<Cluste
         .await;
 }
 
-/// Serves the API at this address, and lists it as the only endpoint. Kubernetes rejects loopback addresses as
-/// endpoints.
+/// Serves the API at this address, and makes it the only endpoint of the API server. It must not be a loopback address,
+/// which Kubernetes rejects.
 async fn served_at(gateway: &GatewayScene, ip: &str) -> Balancer {
     let server = Balancer::start_at(ip).await;
     server.pass_to(&[gateway.scene.cluster.url()]);

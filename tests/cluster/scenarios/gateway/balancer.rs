@@ -24,7 +24,7 @@ impl Balancer {
     }
 
     pub(super) async fn start_at(ip: &str) -> Self {
-        // `cargo task cluster` adds addresses other than loopback if it is run as root.
+        // Addresses other than loopback exist only if `cargo task cluster`, run as root, has added them.
         let listener = TcpListener::bind((ip, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let gateways: Arc<Mutex<Vec<String>>> = Arc::default();

@@ -1,6 +1,6 @@
-//! A plugin of which tests make any number of versions without a compiler: its version is a fixed-length string in its
-//! data, which tests replace in the component's bytes. Each version is a module with its own digest, and writes its
-//! version into every answer.
+//! A plugin that tests can turn into any number of versions without a compiler. Its version is a string of fixed length
+//! in its data, which tests overwrite in the component's bytes. Each version is a module with its own digest, and
+//! writes its version into every answer.
 //!
 //! It uses the contract directly, because the SDK's `#[plugin]` needs a version that the compiler knows.
 
@@ -20,7 +20,7 @@ use admittance_sdk::{
 pub struct Settings {
     /// The stage's name, which is part of the annotations' names.
     pub name: String,
-    /// The number of the set of definitions with the stage, written together with the version.
+    /// A number by which a test recognizes its definitions. The patch writes it besides the version.
     pub generation: Option<u64>,
 }
 
