@@ -325,8 +325,8 @@ impl Scene {
                 .header(CONTENT_TYPE, "application/json")
                 .header("BCS-ClusterID", "BCS-MESOS-10001")
                 .header("X-Request-Id", "chosen")
-                .body(application("attacked", 9 << 10));
-            let request = request.map_err(|error| Error::Invalid(error.to_string()))?;
+                .body(application("attacked", 9 << 10))
+                .map_err(|error| Error::Invalid(error.to_string()))?;
             client.send(request).await?;
         }
         Ok(())

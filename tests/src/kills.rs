@@ -275,8 +275,8 @@ spec:
 /// Returns the generation that every stage of every chain reported. An error says which stage is missing, or ran the
 /// wrong module.
 fn generation(answer: &Value) -> Result<u32, String> {
-    let annotations = answer.pointer("/data/metadata/annotations");
-    let annotations: BTreeMap<String, String> = annotations
+    let annotations: BTreeMap<String, String> = answer
+        .pointer("/data/metadata/annotations")
         .and_then(|annotations| serde_json::from_value(annotations.clone()).ok())
         .ok_or_else(|| format!("no annotations in {answer}"))?;
     let mut found = None;

@@ -124,8 +124,8 @@ async fn send(client: Client, connection: usize, shared: Arc<Shared>, counts: wa
         "kind": "application",
         "metadata": {"name": format!("load-{connection}"), "namespace": "load", "labels": {"app": "load"}},
         "spec": {"instance": 1},
-    });
-    let body = body.to_string();
+    })
+    .to_string();
     let mut turns = tokio::time::interval(PACE);
     turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !shared.is_over.load(Ordering::SeqCst) {

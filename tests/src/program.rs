@@ -297,14 +297,16 @@ impl Admittance {
 pub fn resident_memory(process: u32) -> Result<u64, Error> {
     let path = format!("/proc/{process}/status");
     let status = std::fs::read_to_string(&path).map_err(Error::io(path.clone()))?;
-    let kilobytes = status.lines().find_map(|line| {
-        line.strip_prefix("VmRSS:")?
-            .trim()
-            .strip_suffix(" kB")?
-            .parse::<u64>()
-            .ok()
-    });
-    let kilobytes = kilobytes.ok_or_else(|| Error::Invalid(format!("{path} has no VmRSS")))?;
+    let kilobytes = status
+        .lines()
+        .find_map(|line| {
+            line.strip_prefix("VmRSS:")?
+                .trim()
+                .strip_suffix(" kB")?
+                .parse::<u64>()
+                .ok()
+        })
+        .ok_or_else(|| Error::Invalid(format!("{path} has no VmRSS")))?;
     Ok(kilobytes * 1024)
 }
 

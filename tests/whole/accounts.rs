@@ -349,8 +349,11 @@ async fn the_token_of_an_account_is_accepted_for_mesos_clusters() {
     );
     let scene = Scene::configured(&more).await;
     scene.stdout_of(&["users", "create", "alice"]).await;
-    let token = scene.stdout_of(&["tokens", "create", "alice"]).await;
-    let token = token.trim_end().to_owned();
+    let token = scene
+        .stdout_of(&["tokens", "create", "alice"])
+        .await
+        .trim_end()
+        .to_owned();
     let create = [
         "clusters",
         "create",

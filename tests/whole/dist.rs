@@ -126,8 +126,11 @@ fn packages_are_installed_in_a_clean_root_and_run() {
     assert!(image.join("usr/local/lib/admittance/image_policy.wasm").exists());
     fs::write(image.join("etc/admittance/chain.yaml"), POLICY).unwrap();
     let config = json(&blob(&manifest["config"]))["config"].take();
-    let variables = config["Env"].as_array().unwrap().iter();
-    let variables = variables.map(|variable| variable.as_str().unwrap().split_once('=').unwrap());
+    let variables = config["Env"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|variable| variable.as_str().unwrap().split_once('=').unwrap());
     let mut contained = Command::new("/usr/sbin/chroot");
     contained
         .arg(format!("--userspec={}", config["User"].as_str().unwrap()))

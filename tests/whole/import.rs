@@ -470,8 +470,9 @@ async fn import_reads_policies_stored_in_a_cluster() {
             .status(status)
             .body(Full::new(Bytes::from(body.to_string())))
             .unwrap())
-    });
-    let port = port.await.port();
+    })
+    .await
+    .port();
     write(&directory, "kubeconfig", kubeconfig(port, &bundle));
     let arguments = [
         "import",

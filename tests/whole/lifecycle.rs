@@ -572,8 +572,11 @@ async fn the_exit_code_says_whether_a_restart_may_help() {
     };
     let unit = fs::read_to_string(admittance_tests::repository().join("docs/operators.md")).unwrap();
     let mut lines = unit.lines();
-    let prevents = lines.find_map(|line| line.strip_prefix("RestartPreventExitStatus="));
-    let prevents: Vec<_> = prevents.unwrap().split_whitespace().collect();
+    let prevents: Vec<_> = lines
+        .find_map(|line| line.strip_prefix("RestartPreventExitStatus="))
+        .unwrap()
+        .split_whitespace()
+        .collect();
     for (ended, expected, words) in [
         (serve(&stored).await, TRANSIENT, "zookeeper"),
         (serve(&mistaken).await, INVALID, "sauce"),

@@ -111,8 +111,9 @@ fn nomad(request: &Request) -> Response {
 }
 
 fn nomad_files(directory: &TempDir, port: u16, token: &str) {
-    let config = fs::read_to_string(repository().join("docs/examples/nomad/admittance.yaml")).unwrap();
-    let config = config.replace("http://127.0.0.1:4646", &format!("http://127.0.0.1:{port}"));
+    let config = fs::read_to_string(repository().join("docs/examples/nomad/admittance.yaml"))
+        .unwrap()
+        .replace("http://127.0.0.1:4646", &format!("http://127.0.0.1:{port}"));
     let headers = "# headers: { X-Nomad-Token: nomad.token }";
     assert!(config.contains(headers));
     write(

@@ -59,10 +59,11 @@ async fn a_plugin_sends_requests_to_a_granted_server() {
     let counted = metrics.sum("admittance_plugin_http_requests_total", &labels);
     assert_eq!(counted, Some(1.0));
     let logged = scene.program.log();
-    let sent = logged
+    let sent: Vec<_> = logged
         .iter()
-        .filter(|line| line.message() == "a request was sent");
-    let sent: Vec<_> = sent.map(|line| line.field("request")).collect();
+        .filter(|line| line.message() == "a request was sent")
+        .map(|line| line.field("request"))
+        .collect();
     assert_eq!(sent, [format!("GET {origin}/rules")]);
     recorded_answers_are_replayed(&scene, &origin).await;
 }

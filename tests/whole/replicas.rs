@@ -40,8 +40,11 @@ pub(crate) async fn own_name(program: &Admittance) -> String {
     let mut name = None;
     eventually("the replica knows itself", async || {
         let replicas = replicas(program).await;
-        let own = replicas["replicas"].as_array().into_iter().flatten();
-        let mut own = own.filter(|replica| replica["self"] == true);
+        let mut own = replicas["replicas"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|replica| replica["self"] == true);
         name = own.next().and_then(|own| own["name"].as_str().map(str::to_owned));
         name.is_some()
     })

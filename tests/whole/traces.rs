@@ -258,8 +258,7 @@ async fn spans_reach_a_collector_with_their_parents() {
                 .any(|span| attribute(&span.attributes, "admittance.uid") == "bad")
         })
         .await;
-    let denied = collector::spans(&received);
-    let denied = denied
+    let denied = collector::spans(&received)
         .iter()
         .any(|span| attribute(&span.attributes, "admittance.verdict") == "deny");
     assert!(denied);

@@ -19,8 +19,9 @@ impl DescribedRequest {
         {
             return self.of_review(object);
         }
-        let old_object = self.old_object.as_ref();
-        let old_object = old_object
+        let old_object = self
+            .old_object
+            .as_ref()
             .map(|value| self::object("oldObject", value))
             .transpose()?;
         for (name, object) in [("object", &object), ("oldObject", &old_object)] {

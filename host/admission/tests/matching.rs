@@ -60,8 +60,10 @@ fn a_rule_matches_like_kube_apiserver() {
             operations: Matcher::Only(operations.to_vec()),
             ..any()
         };
-        let cases = [Create, Update, Delete, Connect].into_iter().zip(expected);
-        let cases = cases.map(|(operation, matches)| (request(operation, "g/v/r", None), matches));
+        let cases = [Create, Update, Delete, Connect]
+            .into_iter()
+            .zip(expected)
+            .map(|(operation, matches)| (request(operation, "g/v/r", None), matches));
         (rule, cases.collect::<Vec<Case>>())
     };
     let group = |matcher| Rule {
@@ -84,8 +86,8 @@ fn a_rule_matches_like_kube_apiserver() {
             ("g/v/namespaces", Some("ns"), false),
             ("g/v/r", Some("ns"), false),
             ("g/v/r/exec", Some("ns"), false),
-        ];
-        let cases = cases.map(|(resource, namespace, is_cluster_wide)| {
+        ]
+        .map(|(resource, namespace, is_cluster_wide)| {
             (request(Create, resource, namespace), expected(is_cluster_wide))
         });
         (Rule { scope, ..any() }, cases.to_vec())

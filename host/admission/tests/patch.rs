@@ -190,8 +190,9 @@ fn patches_have_the_results_of_the_examples_in_the_rfc() {
     ];
     for (case, document, patch, expected) in table {
         let document = Object::parse(document.to_string()).unwrap();
-        let result = Patch::parse(patch.to_string()).unwrap().apply(&document);
-        let result = result
+        let result = Patch::parse(patch.to_string())
+            .unwrap()
+            .apply(&document)
             .map(|object| object.value().clone())
             .map_err(|error| error.to_string());
         assert_eq!(result, expected.clone().map_err(str::to_owned), "{case}");

@@ -115,8 +115,9 @@ pub(crate) fn read_file(path: &Path, limit: u64) -> Result<(Bytes, Digest), Erro
 
 /// Returns the advice for a module that cannot be read, or an empty text.
 fn advice(path: &Path) -> String {
-    let beside = path.parent().and_then(|parent| parent.read_dir().ok());
-    let beside: Vec<_> = beside
+    let beside: Vec<_> = path
+        .parent()
+        .and_then(|parent| parent.read_dir().ok())
         .into_iter()
         .flatten()
         .flatten()

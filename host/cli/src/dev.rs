@@ -143,15 +143,16 @@ async fn serve(arguments: &Arguments, chain: &Path) -> crate::Result<()> {
     }
     let host = builder.definitions(chain).build().await?;
     let is_from_file = arguments.listen.is_none() && !is_for_reviews;
-    let driver = Driver::bind(config, Connections::default(), host, None).await;
-    let driver = driver.map_err(|error| match error {
-        Error::Bind { address, source, .. } if !is_from_file => Error::Bind {
-            setting: "--listen",
-            address,
-            source,
-        },
-        error => error,
-    })?;
+    let driver = Driver::bind(config, Connections::default(), host, None)
+        .await
+        .map_err(|error| match error {
+            Error::Bind { address, source, .. } if !is_from_file => Error::Bind {
+                setting: "--listen",
+                address,
+                source,
+            },
+            error => error,
+        })?;
     let address = driver.address();
     if is_for_reviews {
         anstream::eprintln!("POST AdmissionReviews to http://{address}/admit");

@@ -150,8 +150,8 @@ pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, C
     let others = existing
         .iter()
         .enumerate()
-        .filter(|(file, _)| *file != found.file);
-    let others = others.flat_map(|(_, file)| file.definitions.iter().flatten());
+        .filter(|(file, _)| *file != found.file)
+        .flat_map(|(_, file)| file.definitions.iter().flatten());
     chains::define(others, mistakes)?;
     let effects = vec![(found.id.clone(), AppliedEffect::Deleted)];
     Ok(Change::between(set, set.with_text(found.file, None), effects))

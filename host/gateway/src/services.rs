@@ -119,8 +119,9 @@ impl Services {
     }
 
     pub(super) fn upstreams(&self) -> impl Iterator<Item = Upstream> + '_ {
-        let drivers = self.kubernetes.now();
-        let drivers: Vec<_> = drivers
+        let drivers: Vec<_> = self
+            .kubernetes
+            .now()
             .clusters
             .values()
             .map(|drivers| drivers.upstream.clone())

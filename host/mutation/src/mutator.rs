@@ -131,8 +131,9 @@ impl Mutator {
             return true;
         }
         let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
-        let labels = labels.into_iter().flatten();
         let labels: Labels = labels
+            .into_iter()
+            .flatten()
             .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
             .collect();
         self.labels.matches(&labels)

@@ -191,10 +191,9 @@ pub(crate) fn can_i(action: &Action, user: Option<&UserInfo>) -> Result<Access, 
     let (verb, what) = match action {
         Action::Path(action) => (&action.verb, action.path.clone()),
         Action::Resource(action) => {
-            let parts = [&action.group, &action.resource]
+            let parts: Vec<_> = [&action.group, &action.resource]
                 .into_iter()
-                .chain(&action.subresource);
-            let parts: Vec<_> = parts
+                .chain(&action.subresource)
                 .filter(|part| !part.is_empty())
                 .map(String::as_str)
                 .collect();

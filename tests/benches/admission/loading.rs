@@ -128,8 +128,8 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
             "apiVersion": "v4",
             "kind": "application",
             "metadata": {"name": "web", "namespace": "bench"},
-        });
-        let object = object.to_string();
+        })
+        .to_string();
         let name = Versions::name(version);
         let mut turns = tokio::time::interval(Duration::from_millis(1));
         loop {

@@ -157,8 +157,11 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<Cluster>) {
                 "get validatingwebhookconfiguration {SERVICE} --output=json"
             ))
             .await;
-        let webhooks = output.succeeded.then(|| output.json()["webhooks"].clone())?;
-        let webhooks = webhooks.as_array()?.clone();
+        let webhooks = output
+            .succeeded
+            .then(|| output.json()["webhooks"].clone())?
+            .as_array()?
+            .clone();
         let rules = webhooks
             .iter()
             .flat_map(|webhook| webhook["rules"].as_array().cloned().unwrap_or_default());

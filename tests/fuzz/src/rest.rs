@@ -107,8 +107,10 @@ fn names(path: &str) -> Vec<String> {
                 path = without_parameters(&path);
             }
             for after in usize::from(before == 0)..3 - before {
-                let segments = segments(&path, has(3), has(4));
-                let segments: Vec<String> = segments.iter().map(|segment| repeated(segment, after)).collect();
+                let segments: Vec<String> = segments(&path, has(3), has(4))
+                    .iter()
+                    .map(|segment| repeated(segment, after))
+                    .collect();
                 let is = |segment: &str, expected: &str| {
                     if has(5) {
                         segment.eq_ignore_ascii_case(expected)

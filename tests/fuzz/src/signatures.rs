@@ -95,11 +95,10 @@ fn requirements() -> [Requirement; 2] {
         fixture!("p256.pub").as_slice(),
         fixture!("ed25519.pub"),
         fixture!("rsa.pub"),
-    ];
-    let keys = keys
-        .into_iter()
-        .map(|key| PublicKey::from_pem(&text(key)).expect("the fixture is a key"))
-        .collect();
+    ]
+    .into_iter()
+    .map(|key| PublicKey::from_pem(&text(key)).expect("the fixture is a key"))
+    .collect();
     [
         Requirement::Keys(PublicKeys::new(keys).expect("there are keys")),
         Requirement::Keyless(Keyless {

@@ -322,8 +322,10 @@ mod tests {
             assert!(files.contains(file), "{file} in {files}");
         }
         run(Command::new("tar").arg("-xf").arg(image).arg("-C").arg(&unpacked)).expect("it is an archive");
-        let blobs = fs::read_dir(unpacked.join("blobs/sha256")).expect("the layout has blobs");
-        let blobs: Vec<_> = blobs.map(|blob| blob.expect("it can be read").path()).collect();
+        let blobs: Vec<_> = fs::read_dir(unpacked.join("blobs/sha256"))
+            .expect("the layout has blobs")
+            .map(|blob| blob.expect("it can be read").path())
+            .collect();
         assert_eq!(blobs.len(), 3, "a layer, a configuration and a manifest");
         for blob in blobs {
             assert_eq!(sha256(&blob).expect("it can be read"), name(&blob));

@@ -248,8 +248,10 @@ impl GoNames {
             (Some("untyped"), None, None) => "scalar".to_owned(),
             (Some(scalar), None, None) => scalar.to_owned(),
             (None, Some(list), None) => {
-                let keys = list.get("keys").map(Yaml::items).unwrap_or_default();
-                let keys: Vec<_> = keys
+                let keys: Vec<_> = list
+                    .get("keys")
+                    .map(Yaml::items)
+                    .unwrap_or_default()
                     .iter()
                     .filter_map(|key| {
                         if let Yaml::Text(key) = key {

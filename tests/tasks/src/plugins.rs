@@ -93,7 +93,7 @@ fn copy_all(plugins: &[Package], to: &Path) -> Result<(), Error> {
 /// Compiles the policies, a separate workspace, into the same target directory.
 fn build_policies() -> Result<(), Error> {
     target::install(OF_POLICIES)?;
-    let arguments = [
+    let mut arguments: Vec<OsString> = [
         "build",
         "--locked",
         "--profile",
@@ -101,8 +101,9 @@ fn build_policies() -> Result<(), Error> {
         "--target",
         OF_POLICIES,
         "--config",
-    ];
-    let mut arguments: Vec<OsString> = arguments.map(Into::into).into();
+    ]
+    .map(Into::into)
+    .into();
     arguments.push(without_paths_of_this_machine(OF_POLICIES).into());
     arguments.extend([
         "--manifest-path".into(),

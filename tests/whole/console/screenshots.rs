@@ -54,8 +54,8 @@ fn the_manual_has_a_screenshot_of_each_page() {
     for (name, ..) in PAGES {
         assert!(page.contains(&format!("](console/{name}.png)")), "{name}");
     }
-    let files = fs::read_dir(repository().join("docs/console")).unwrap();
-    let files: BTreeSet<_> = files
+    let files: BTreeSet<_> = fs::read_dir(repository().join("docs/console"))
+        .unwrap()
         .map(|file| file.unwrap().file_name().into_string().unwrap())
         .collect();
     assert_eq!(files, PAGES.map(|(name, ..)| format!("{name}.png")).into());

@@ -30,10 +30,9 @@ async fn helps() -> BTreeMap<String, String> {
     let all = Admittance::run(["--help"]).await.unwrap().stdout;
     // Commands are listed in groups below unindented headings. Continuation lines have a larger indentation.
     let (commands, _) = all.split_once("\nOptions:\n").unwrap();
-    let names = commands
+    let mut names: Vec<String> = commands
         .lines()
-        .filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
-    let mut names: Vec<String> = names
+        .filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')))
         .map(|line| line.split_whitespace().next().unwrap().to_owned())
         .collect();
     assert!(names.len() > 15, "{names:?}");
@@ -43,8 +42,9 @@ async fn helps() -> BTreeMap<String, String> {
         assert_eq!(help.code, Some(0), "{subcommand}: {}", help.stderr);
         if let Some((_, nested)) = help.stdout.split_once("Commands:\n") {
             let (nested, _) = nested.split_once("\n\n").unwrap();
-            let nested = nested.lines().filter(|line| !line.starts_with("    "));
             let nested = nested
+                .lines()
+                .filter(|line| !line.starts_with("    "))
                 .filter_map(|line| line.split_whitespace().next())
                 .filter(|name| *name != "help");
             names.extend(nested.map(|name| format!("{subcommand} {name}")));

@@ -25,8 +25,10 @@ fn every_metric_is_documented() {
     let rows = pages.iter().flat_map(|page| page.rows("Metrics"));
     let listed = rows.filter_map(|row| {
         // If a cell is empty, its delimiter is left at the start of the next cell.
-        let labels = Some(row[2]).filter(|cell| !cell.starts_with('|'));
-        let labels = labels.map(codes).unwrap_or_default();
+        let labels = Some(row[2])
+            .filter(|cell| !cell.starts_with('|'))
+            .map(codes)
+            .unwrap_or_default();
         Some((*codes(row[0]).first()?, row[1].to_owned(), labels))
     });
     assert_eq!(listed.collect::<BTreeSet<_>>(), declared);

@@ -92,18 +92,23 @@ fn of_rules() -> Vec<ShownExpression> {
 
 fn of_dashboard() -> Vec<ShownExpression> {
     let dashboard = read("dashboard.json");
-    let annotations = dashboard["annotations"]["list"].as_array().unwrap().iter();
-    let annotations = annotations.map(|annotation| (&annotation["name"], &annotation["target"]));
+    let annotations = dashboard["annotations"]["list"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|annotation| (&annotation["name"], &annotation["target"]));
     let panels = dashboard["panels"].as_array().unwrap().iter().flat_map(|panel| {
         let targets = panel["targets"].as_array().into_iter().flatten();
         targets.map(move |target| (&panel["title"], target))
     });
-    let shown = annotations.chain(panels).map(|(title, target)| ShownExpression {
-        place: format!("{} of the dashboard", title.as_str().unwrap()),
-        expression: target["expr"].as_str().unwrap().replace("$__rate_interval", "5m"),
-        labels: named_in(target["legendFormat"].as_str().unwrap(), "{{"),
-    });
-    let mut shown: Vec<_> = shown.collect();
+    let mut shown: Vec<_> = annotations
+        .chain(panels)
+        .map(|(title, target)| ShownExpression {
+            place: format!("{} of the dashboard", title.as_str().unwrap()),
+            expression: target["expr"].as_str().unwrap().replace("$__rate_interval", "5m"),
+            labels: named_in(target["legendFormat"].as_str().unwrap(), "{{"),
+        })
+        .collect();
     // The query of a dashboard variable is `label_values(series, label)`.
     for variable in dashboard["templating"]["list"].as_array().unwrap() {
         let Some(query) = variable["definition"].as_str() else {
@@ -210,13 +215,16 @@ spec:
         let (name, labels) = series.split_once('{').unwrap_or((series, ""));
         let base = ["_bucket", "_count", "_sum"]
             .iter()
-            .find_map(|suffix| name.strip_suffix(suffix));
-        let base = base.filter(|base| listed.contains_key(*base)).unwrap_or(name);
+            .find_map(|suffix| name.strip_suffix(suffix))
+            .filter(|base| listed.contains_key(*base))
+            .unwrap_or(name);
         let metric = listed.get(base).unwrap_or_else(|| panic!("{name} is listed"));
-        let labels = labels
+        let labels: BTreeSet<String> = labels
             .split("\",")
-            .filter_map(|label| Some(label.split_once('=')?.0));
-        let labels: BTreeSet<String> = labels.filter(|label| *label != "le").map(str::to_owned).collect();
+            .filter_map(|label| Some(label.split_once('=')?.0))
+            .filter(|label| *label != "le")
+            .map(str::to_owned)
+            .collect();
         assert_eq!(labels, metric.labels, "{line}");
         seen.insert(base.to_owned());
     }

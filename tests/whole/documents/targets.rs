@@ -53,8 +53,10 @@ fn targets() -> BTreeSet<String> {
             if !["error", "warn", "info", "debug", "trace"].contains(&level) {
                 continue;
             }
-            let named = arguments.trim_start().strip_prefix("target: ");
-            let named = named.and_then(|rest| rest.split([',', ')']).next());
+            let named = arguments
+                .trim_start()
+                .strip_prefix("target: ")
+                .and_then(|rest| rest.split([',', ')']).next());
             targets.insert(match named {
                 None => module(&file),
                 // The constant `TARGET` is the target of the log lines that plugins write.

@@ -122,8 +122,11 @@ async fn deployment(hot: &Hot, program: &Admittance) -> (u16, String) {
         "metadata": {"name": "web", "namespace": "shop"},
     });
     let url = program.url("/mesosdriver/v4/namespaces/shop/deployments");
-    let reply = hot.client.bcs(Method::POST, &url, object.to_string()).await;
-    let reply = reply.unwrap();
+    let reply = hot
+        .client
+        .bcs(Method::POST, &url, object.to_string())
+        .await
+        .unwrap();
     (reply.status.as_u16(), reply.text())
 }
 

@@ -38,9 +38,8 @@ async fn mutating_webhooks_are_called_in_order_and_see_earlier_changes() {
         ("/a", &["remove", "z", "b"]),
         ("/y", &["remove", "z", "b", "a"]),
         ("/selecting", &["remove", "z", "b", "a", "y"]),
-    ];
-    let expected =
-        expected.map(|(path, labels)| (path.to_owned(), labels.iter().map(|&s| s.to_owned()).collect()));
+    ]
+    .map(|(path, labels)| (path.to_owned(), labels.iter().map(|&s| s.to_owned()).collect()));
     assert_eq!(seen, expected);
     let object = verdict.applied_to(&review["request"]["object"]);
     let mut wanted = review["request"]["object"].clone();

@@ -159,8 +159,9 @@ async fn a_kyverno_policy_is_replayed_without_the_cluster_and_the_servers() {
             changed.to_str().unwrap(),
             server.directory.path().join("admittance.yaml"),
         );
-        let run = Admittance::run(["replay", changed, "--config", config.to_str().unwrap()]);
-        let run = run.await.unwrap();
+        let run = Admittance::run(["replay", changed, "--config", config.to_str().unwrap()])
+            .await
+            .unwrap();
         assert_eq!(run.code, expected, "{known}: {}{}", run.stdout, run.stderr);
     }
 }

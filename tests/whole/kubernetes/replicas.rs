@@ -58,9 +58,9 @@ fn check_order(setting: &Setting) -> usize {
                     .filter(|lease| before.is_some() && annotation(lease, "live") == before);
                 // The leader acts on its own report before it writes the report to its Lease.
                 let leader = &lease["spec"]["holderIdentity"];
-                let served = served.filter(|replica| replica["spec"]["holderIdentity"] != *leader);
-                let served =
-                    served.filter(|replica| renewed(&lease).duration_since(renewed(replica)) < EXPIRY);
+                let served = served
+                    .filter(|replica| replica["spec"]["holderIdentity"] != *leader)
+                    .filter(|replica| renewed(&lease).duration_since(renewed(replica)) < EXPIRY);
                 for replica in served {
                     let has = ["live", "prepared", "earlier"]
                         .into_iter()

@@ -114,10 +114,9 @@ spec:
         assert_eq!(printed.pod()["automountServiceAccountToken"], true, "{stage}");
         assert_eq!(printed.config()["cluster"], json!({}), "{stage}");
         let role = printed.object("ClusterRole", "");
-        let rules = expected.iter().map(|(group, resource)| {
+        let rules: Vec<_> = expected.iter().map(|(group, resource)| {
             json!({"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]})
-        });
-        let rules: Vec<_> = rules.collect();
+        }).collect();
         let found = role["rules"].as_array().unwrap().iter();
         // The skipped rules are about webhook configurations.
         let is_of_chains = |rule: &&Value| rule["apiGroups"][0] != "admissionregistration.k8s.io";
@@ -279,8 +278,10 @@ definitions: [chains.yaml]
         kinds.iter().any(|kind| kind.ends_with("WebhookConfiguration"))
     };
     let rules = |printed: &Printed, kind: &str, resource: &str| {
-        let rules = printed.object(kind, "")["rules"].as_array().unwrap().clone();
-        let rules = rules
+        let rules = printed.object(kind, "")["rules"]
+            .as_array()
+            .unwrap()
+            .clone()
             .into_iter()
             .filter(|rule| rule["resources"].as_array().unwrap().contains(&json!(resource)));
         let rights = rules.map(|rule| (rule["resourceNames"].clone(), rule["verbs"].clone()));

@@ -88,11 +88,11 @@ pub(super) fn write(dialect: &dyn Dialect, request: Option<&Request>) -> Option<
     let written = dialect.written(request)?;
     let object = Object::parse(written.body().as_str()).ok();
     let body = object.and_then(|object| serde_json::to_string_pretty(object.value()).ok());
-    let headers = written
+    let headers: String = written
         .headers()
         .iter()
-        .filter_map(|(name, value)| Some(format!("{name}: {}\n", value.to_str().ok()?)));
-    let headers: String = headers.collect();
+        .filter_map(|(name, value)| Some(format!("{name}: {}\n", value.to_str().ok()?)))
+        .collect();
     Some(format!(
         "{} {}\n{headers}\n{}\n",
         written.method(),

@@ -8,9 +8,9 @@ fn query(text: &str) -> DecisionQuery {
 
 #[test]
 fn query_parameters_become_a_decision_filter() {
-    let filter =
-        query("chain=pods&verdict=denied&verdict=changed&namespace=&since=2026-01-02T03:04:05Z").filter();
-    let filter = filter.unwrap();
+    let filter = query("chain=pods&verdict=denied&verdict=changed&namespace=&since=2026-01-02T03:04:05Z")
+        .filter()
+        .unwrap();
     assert_eq!(filter.chain.as_deref(), Some("pods"));
     assert_eq!(filter.namespace.as_deref(), Some(""));
     assert_eq!(

@@ -311,8 +311,9 @@ mod tests {
             ("everything", &all, None, vec![rule(&[], &["*/*"], &[])], None),
             ("no rules", &all, None, vec![], None),
         ] {
-            let misses = reach.misses(namespace, &rules);
-            let misses = misses.map(|misses| (misses.is_whole, misses.reasons.len()));
+            let misses = reach
+                .misses(namespace, &rules)
+                .map(|misses| (misses.is_whole, misses.reasons.len()));
             assert_eq!(misses, expected, "{case}");
         }
     }

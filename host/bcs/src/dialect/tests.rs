@@ -62,8 +62,10 @@ fn describe(forwarding: Forwarding) -> String {
                 Ok(envelope) => envelope["message"].as_str().unwrap().to_owned(),
                 Err(_) => text,
             };
-            let allowed = response.headers().get("allow");
-            let allowed = allowed.map(|value| format!(" {}", value.to_str().unwrap()));
+            let allowed = response
+                .headers()
+                .get("allow")
+                .map(|value| format!(" {}", value.to_str().unwrap()));
             format!(
                 "{} {message}{}",
                 response.status().as_u16(),

@@ -121,8 +121,8 @@ async fn signatures_of_images_are_verified() {
             "type": "cosign container image signature",
         },
         "optional": {"env": "prod"},
-    });
-    let payload = payload.to_string();
+    })
+    .to_string();
     let config = put_blob(&registry, "{}").await;
     let mut layer = put_blob(&registry, &payload).await;
     layer["mediaType"] = json!("application/vnd.dev.cosign.simplesigning.v1+json");

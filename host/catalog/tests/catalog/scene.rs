@@ -108,8 +108,9 @@ impl Scene {
     /// Returns the file names in one directory of the store.
     pub(crate) fn kept(&self, kind: &str) -> Vec<String> {
         let entries = fs::read_dir(self.store().directory().join(kind)).unwrap();
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<_> = names.collect();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }

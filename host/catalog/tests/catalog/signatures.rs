@@ -158,8 +158,8 @@ async fn signatures_in_a_registry_are_found() {
                 "type": "cosign container image signature",
             },
             "optional": null,
-        });
-        let payload = payload.to_string();
+        })
+        .to_string();
         let hex = pushed.manifest.to_hex();
         let config = put_blob(&registry, "{}").await;
         let mut layer = put_blob(&registry, &payload).await;

@@ -162,8 +162,9 @@ impl OriginalConfig {
         let certificate = self.take("server_cert_file").zip(self.take("server_key_file"));
         if let Some((certificate, key)) = certificate {
             let ca_file = self.values.get("ca_file").and_then(Value::as_str);
-            let ca = ca_file.filter(|_| asks_clients);
-            let ca = ca.map_or_else(String::new, |ca| format!(", clientCa: {}", quoted(ca)));
+            let ca = ca_file
+                .filter(|_| asks_clients)
+                .map_or_else(String::new, |ca| format!(", clientCa: {}", quoted(ca)));
             let (certificate, key) = (quoted(&certificate), quoted(&key));
             let _ = writeln!(text, "  tls: {{ certificate: {certificate}, key: {key}{ca} }}");
         }
@@ -195,8 +196,9 @@ impl OriginalConfig {
     }
 
     fn servers(&mut self, key: &str, default: Option<&str>) -> Option<String> {
-        let servers = self.take(key).or_else(|| default.map(str::to_owned))?;
-        let servers: Vec<_> = servers
+        let servers: Vec<_> = self
+            .take(key)
+            .or_else(|| default.map(str::to_owned))?
             .split([',', ';'])
             .map(|server| quoted(server.trim()))
             .collect();

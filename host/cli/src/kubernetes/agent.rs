@@ -68,8 +68,9 @@ pub(super) fn manifests(installation: &Installation) -> crate::Result<Vec<Manife
             files.insert(format!("secrets/agent/{name}"), text.into_bytes());
         }
     }
-    let bindings = GATEWAY_GROUPS.iter().filter(|_| !agent.no_bindings);
-    let bindings: Vec<_> = bindings
+    let bindings: Vec<_> = GATEWAY_GROUPS
+        .iter()
+        .filter(|_| !agent.no_bindings)
         .map(|(group, role)| json!({"group": group, "role": role}))
         .collect();
     let allowed = AllowedRights(agent.allow.iter().copied().collect());

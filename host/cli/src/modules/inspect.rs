@@ -188,8 +188,9 @@ fn text(inspected: &Inspected) -> String {
 }
 
 fn hint(resource: &ResourceHint) -> String {
-    let groups = resource.api_groups.iter();
-    let groups: Vec<_> = groups
+    let groups: Vec<_> = resource
+        .api_groups
+        .iter()
         .map(|group| if group.is_empty() { "core" } else { group })
         .collect();
     format!(

@@ -148,8 +148,9 @@ fn joined(mut files: Vec<DefinitionFile>) -> crate::Result<(String, String)> {
             // In the joined text, line numbers differ from those in the files, so mistakes are reported before the text
             // is sent.
             DefinitionSet::of_files(files.to_vec()).chains()?;
-            let texts = files.iter().map(|file| file.text.trim_start_matches('\u{feff}'));
-            let texts: Vec<_> = texts
+            let texts: Vec<_> = files
+                .iter()
+                .map(|file| file.text.trim_start_matches('\u{feff}'))
                 .map(|text| text.strip_suffix('\n').unwrap_or(text))
                 .collect();
             Ok((format!("{} files", files.len()), texts.join("\n---\n") + "\n"))

@@ -311,11 +311,11 @@ fn read_result(node: &Node<'_>, test: &str, scene: &Scene) -> Option<Vec<TestCas
         }
         chosen = of_kind;
     }
-    let servers = scene
+    let servers: BTreeSet<HttpOrigin> = scene
         .answers
         .iter()
-        .filter_map(|answer| HttpOrigin::from_url(&answer.url));
-    let servers: BTreeSet<HttpOrigin> = servers.collect();
+        .filter_map(|answer| HttpOrigin::from_url(&answer.url))
+        .collect();
     let cases = chosen.into_iter().filter_map(|object| {
         let full_name = full_name(object);
         let request = request_for(object, &policy, operation.as_deref(), scene, node)?;

@@ -534,8 +534,7 @@ impl Shared {
                 }
                 let kinds = REPORTS
                     .iter()
-                    .filter(|(_, plural, known)| *known == version && !absent.contains(*plural));
-                let kinds = kinds.map(|(kind, plural, _)| {
+                    .filter(|(_, plural, known)| *known == version && !absent.contains(*plural)).map(|(kind, plural, _)| {
                     json!({"name": plural, "singularName": "", "namespaced": !plural.starts_with("cluster"),
                            "kind": kind, "verbs": ["get", "list", "watch", "patch", "delete"]})
                 });
@@ -543,11 +542,13 @@ impl Shared {
             }
             _ => {
                 let data = self.data();
-                let kinds = data.kinds.iter().filter(|kind| {
-                    path.strip_prefix("/apis/") == Some(&*kind.api_version)
-                        && !data.absent.contains(&kind.plural)
-                });
-                let kinds: Vec<_> = kinds
+                let kinds: Vec<_> = data
+                    .kinds
+                    .iter()
+                    .filter(|kind| {
+                        path.strip_prefix("/apis/") == Some(&*kind.api_version)
+                            && !data.absent.contains(&kind.plural)
+                    })
                     .map(|kind| {
                         json!({"name": kind.plural, "singularName": "", "namespaced": kind.is_namespaced,
                                "kind": kind.kind, "verbs": ["get", "list", "watch"]})

@@ -68,10 +68,10 @@ fn choose(machine: &mut Machine<'_>, class: &Class) -> Result<Option<char>, Faul
             .collect(),
     };
     machine.charge_items(ranges.len())?;
-    let printable = ranges
+    let printable: Vec<char> = ranges
         .iter()
-        .flat_map(|&(start, end)| start.max(' ')..=end.min('~'));
-    let printable: Vec<char> = printable.collect();
+        .flat_map(|&(start, end)| start.max(' ')..=end.min('~'))
+        .collect();
     let others = || fastrand::choice(&ranges).map(|&(start, end)| fastrand::char(start..=end));
     Ok(fastrand::choice(&printable).copied().or_else(others))
 }

@@ -73,8 +73,7 @@ pub(crate) fn apply(
             ))),
             Some(destination) => Ok(WriteTarget::Create(destination)),
         }
-    });
-    let goals = goals.collect::<Result<Vec<_>, _>>()?;
+    }).collect::<Result<Vec<_>, _>>()?;
 
     // Kept definitions come before applied ones, so that a conflict is reported for the applied text.
     let is_replaced = |file: usize, document: usize| {

@@ -489,8 +489,7 @@ fn a_large_document_on_one_line_is_read_in_linear_time() {
     for (name, before, line) in [("f.json", "", 1), ("f.yaml", "# YAML\n", 2)] {
         let mut mistakes = Mistakes::new();
         let documents = read_text(name, &format!("{before}{text}"), &mut mistakes);
-        let root = documents[0].root(&mut mistakes);
-        let mut root = root.object().unwrap();
+        let mut root = documents[0].root(&mut mistakes).object().unwrap();
         root.optional("name");
         drop(root);
         assert_eq!(mistakes.len(), 100_000);

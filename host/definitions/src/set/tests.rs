@@ -178,8 +178,11 @@ fn the_documents_of_a_policy_include_its_bindings() {
         ),
         ("Validating:pods", vec![]),
     ] {
-        let found = set.documents_of(&id.parse().unwrap());
-        let found: Vec<_> = found.iter().map(|stored| stored.id.to_string()).collect();
+        let found: Vec<_> = set
+            .documents_of(&id.parse().unwrap())
+            .iter()
+            .map(|stored| stored.id.to_string())
+            .collect();
         assert_eq!(found, expected, "{id}");
     }
 }

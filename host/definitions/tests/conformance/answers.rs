@@ -68,9 +68,11 @@ impl Answer {
     }
 
     fn different_notes(&self, outcome: &Outcome) -> Option<String> {
-        let theirs = self.warnings.iter().flatten();
-        let theirs = theirs.filter_map(|warning| warning.strip_prefix("299 - \"")?.strip_suffix('"'));
-        let theirs: Vec<&str> = theirs
+        let theirs: Vec<&str> = self
+            .warnings
+            .iter()
+            .flatten()
+            .filter_map(|warning| warning.strip_prefix("299 - \"")?.strip_suffix('"'))
             .filter(|text| text.starts_with("Validation failed"))
             .collect();
         if outcome.warnings != theirs {
@@ -81,8 +83,9 @@ impl Answer {
             .filter(|(key, _)| !key.starts_with("apiserver.") && !key.starts_with("pod-security."))
             .filter_map(|(key, value)| Some((key.rsplit('/').next()?, parsed(value.as_str()?))))
             .collect();
-        let ours = outcome.audit_annotations.iter();
-        let mut ours: Vec<(&str, Value)> = ours
+        let mut ours: Vec<(&str, Value)> = outcome
+            .audit_annotations
+            .iter()
             .map(|note| (note.key.as_str(), parsed(&note.value)))
             .collect();
         theirs.sort_by_key(|(key, _)| *key);

@@ -68,8 +68,11 @@ impl ClusterReader for Objects {
         _: Deadline,
     ) -> Result<ClusterPage, ClusterError> {
         // The cases select objects by one label and one value.
-        let wanted = query.label_selector.trim_end_matches(')').split_once(" in (");
-        let wanted = wanted.or_else(|| query.label_selector.split_once('='));
+        let wanted = query
+            .label_selector
+            .trim_end_matches(')')
+            .split_once(" in (")
+            .or_else(|| query.label_selector.split_once('='));
         let is_selected = |object: &&Value| match wanted {
             Some((label, value)) => object["metadata"]["labels"][label] == value,
             None => true,
@@ -130,8 +133,11 @@ impl Cluster {
     }
 
     pub(crate) async fn admit(&self, request: Request) -> Outcome {
-        let matching = self.chains.iter().filter(|chain| chain.matches(&request));
-        let matching: Vec<&Chain> = matching.collect();
+        let matching: Vec<&Chain> = self
+            .chains
+            .iter()
+            .filter(|chain| chain.matches(&request))
+            .collect();
         let mut evaluation = Evaluation::new(request, Deadline::after(Duration::from_secs(600)));
         let sources = EvaluationSources {
             namespaces: &self.namespaces,

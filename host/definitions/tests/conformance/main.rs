@@ -47,10 +47,16 @@ fn chains(documents: &[Value]) -> Result<Vec<ChainDefinition>, String> {
 /// Fails unless exactly the listed cases differ. `found` describes each differing case.
 fn assert_differences(what: &str, cases: usize, found: BTreeMap<String, String>, listed: &[(&str, &str)]) {
     let is_listed = |name: &str| listed.iter().any(|(known, _)| *known == name);
-    let unexpected = found.iter().filter(|(name, _)| !is_listed(name));
-    let unexpected: Vec<_> = unexpected.map(|(name, how)| format!("{name}: {how}")).collect();
-    let agreeing = listed.iter().filter(|(name, _)| !found.contains_key(*name));
-    let agreeing: Vec<_> = agreeing.map(|(name, _)| *name).collect();
+    let unexpected: Vec<_> = found
+        .iter()
+        .filter(|(name, _)| !is_listed(name))
+        .map(|(name, how)| format!("{name}: {how}"))
+        .collect();
+    let agreeing: Vec<_> = listed
+        .iter()
+        .filter(|(name, _)| !found.contains_key(*name))
+        .map(|(name, _)| *name)
+        .collect();
     println!(
         "{what}: {} of {cases} agree, {} differ",
         cases - found.len(),

@@ -359,8 +359,7 @@ impl Pages {
         self.next = Some(page.metadata.next).filter(|token| !token.is_empty());
         self.version.get_or_insert(page.metadata.resource_version);
         let items = page.items.unwrap_or_default().into_iter();
-        let objects = items.map(|item| self.resource.object(item));
-        let objects: Result<_, _> = objects.collect();
+        let objects: Result<_, _> = items.map(|item| self.resource.object(item)).collect();
         objects.map(Some).map_err(|error| content(&self.path, &error))
     }
 

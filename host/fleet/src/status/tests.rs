@@ -429,8 +429,7 @@ fn the_status_of_a_chain_contains_its_rollouts() {
         ("completed", Some((false, "RolloutCompleted"))),
     ] {
         let next = of(Some(first.clone()), &VersionState::Live, &pass(state)).unwrap();
-        let event = event(&CHAIN, &there, &next);
-        let event = event.map(|event| (event.is_warning, event.reason));
+        let event = event(&CHAIN, &there, &next).map(|event| (event.is_warning, event.reason));
         assert_eq!(event, expected, "{state}");
     }
     // Without a rollout, the status has no such field.

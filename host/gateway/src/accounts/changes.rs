@@ -163,13 +163,14 @@ impl Accounts {
         };
         let mut change = self.0.database.change().await?;
         if let ClusterName::Bcs(info) = name {
-            let count = query_scalar(
+            let count: i64 = query_scalar(
                 "SELECT COUNT(*) FROM admittance_clusters \
                  WHERE LOWER(bcs_cluster_id) = LOWER(?) AND project_id <> ?",
             )
             .bind(info.cluster_id.clone())
-            .bind(info.project_id.clone());
-            let count: i64 = count.fetch_one(&mut *change).await?;
+            .bind(info.project_id.clone())
+            .fetch_one(&mut *change)
+            .await?;
             if count > 0 {
                 return Err(AccountsError::ForeignClusterId(info.cluster_id.clone()));
             }

@@ -97,9 +97,10 @@ impl Accounts {
         lifetime: Duration,
         can_be_shown_again: bool,
     ) -> Result<CreatedToken, AccountsError> {
-        let count =
-            query_scalar("SELECT COUNT(*) FROM admittance_user_tokens WHERE user_id = ?").bind(user.id.0);
-        let count: i64 = count.fetch_one(&mut *change).await?;
+        let count: i64 = query_scalar("SELECT COUNT(*) FROM admittance_user_tokens WHERE user_id = ?")
+            .bind(user.id.0)
+            .fetch_one(&mut *change)
+            .await?;
         if count >= MOST_TOKENS {
             return Err(AccountsError::Quota(format!(
                 "{} has {count} tokens already, the most that a user may have: revoke some, as \

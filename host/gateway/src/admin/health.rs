@@ -61,9 +61,10 @@ fn drivers(cluster: &GatewayCluster) -> Vec<HealthLine> {
 
 fn roles(roles: &RolesStatus) -> Vec<HealthLine> {
     let line = HealthLine::new("roles in clusters").count(roles.grants, "role");
-    let problems = roles.problems.iter();
-    let problems =
-        problems.map(|problem| HealthLine::new("roles in clusters").problem(Some(problem.clone())));
+    let problems = roles
+        .problems
+        .iter()
+        .map(|problem| HealthLine::new("roles in clusters").problem(Some(problem.clone())));
     std::iter::once(line).chain(problems).collect()
 }
 

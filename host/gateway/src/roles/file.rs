@@ -77,8 +77,9 @@ fn entry(node: &Node<'_>, allowed: &AllowedRights) -> Option<Vec<RoleGrant>> {
         "name a namespace, or leave the key out",
         Node::parse::<GrantScope>,
     );
-    let scopes = fields.get_optional("namespaces", namespaces);
-    let scopes = scopes.unwrap_or_else(|| vec![GrantScope::Cluster]);
+    let scopes = fields
+        .get_optional("namespaces", namespaces)
+        .unwrap_or_else(|| vec![GrantScope::Cluster]);
     let (user, clusters) = (user?, clusters?);
     let grants = roles?.into_iter().flat_map(|role| {
         let (user, clusters) = (&user, &clusters);

@@ -112,14 +112,15 @@ impl Roles {
     ) -> BTreeMap<String, String> {
         let none = BTreeSet::new();
         let clusters = directory.clusters().filter(|cluster| cluster.is_kubernetes());
-        let due = clusters.filter_map(|cluster| {
-            let grants = directory.bindings_in(cluster).unwrap_or(&none);
-            let is_current = written
-                .get(&cluster.id)
-                .is_some_and(|written| written.grants == *grants && written.at.elapsed() < PERIOD);
-            (!is_current).then_some((cluster.clone(), grants.clone()))
-        });
-        let due: Vec<_> = due.collect();
+        let due: Vec<_> = clusters
+            .filter_map(|cluster| {
+                let grants = directory.bindings_in(cluster).unwrap_or(&none);
+                let is_current = written
+                    .get(&cluster.id)
+                    .is_some_and(|written| written.grants == *grants && written.at.elapsed() < PERIOD);
+                (!is_current).then_some((cluster.clone(), grants.clone()))
+            })
+            .collect();
         let results: Vec<_> = stream::iter(due)
             .map(|(cluster, grants)| async move {
                 let result = self.write_cluster(&cluster, &grants).await;

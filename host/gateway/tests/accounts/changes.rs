@@ -229,8 +229,11 @@ async fn only_one_of_several_concurrent_changes_is_made() {
 
         let name = ClusterName::new("BCS-K8S-1", Some(("project", ClusterKind::Kubernetes))).unwrap();
         let clusters = (0..10).map(|_| accounts.create_cluster("test", None, &name));
-        let created = join_all(clusters).await;
-        let mut created: Vec<_> = created.into_iter().filter_map(Result::ok).collect();
+        let mut created: Vec<_> = join_all(clusters)
+            .await
+            .into_iter()
+            .filter_map(Result::ok)
+            .collect();
         assert_eq!(created.len(), 1);
         let cluster = created.pop().unwrap();
         assert!(
@@ -241,8 +244,11 @@ async fn only_one_of_several_concurrent_changes_is_made() {
         assert_eq!(cluster.identifier.len(), cluster.id.len() + 17);
 
         let tokens = (0..10).map(|_| accounts.create_register_token("test", &cluster, false));
-        let created = join_all(tokens).await;
-        let created: Vec<_> = created.into_iter().filter_map(Result::ok).collect();
+        let created: Vec<_> = join_all(tokens)
+            .await
+            .into_iter()
+            .filter_map(Result::ok)
+            .collect();
         assert_eq!(created.len(), 1);
         let directory = accounts.directory().unwrap();
         assert!(

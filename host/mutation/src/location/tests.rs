@@ -130,8 +130,10 @@ fn invalid_locations_are_refused() {
         ("a[port: 99999999999999999999].b", "there is the number 9999"),
         ("spec.ä", "there is `ä`"),
     ] {
-        let error = FieldLocation::parse(text).map(|location| location.to_string());
-        let error = error.expect_err(text).to_string();
+        let error = FieldLocation::parse(text)
+            .map(|location| location.to_string())
+            .expect_err(text)
+            .to_string();
         assert!(error.contains(found), "{text}: {error}");
     }
 }

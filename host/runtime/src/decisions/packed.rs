@@ -421,8 +421,9 @@ fn size_of_row(row: &TraceRow) -> usize {
         StageResult::Failed { failure, .. } => failure.message.len(),
         _ => 0,
     };
-    let log = row.log.iter();
-    let log: usize = log
+    let log: usize = row
+        .log
+        .iter()
         .map(|line| size_of_val(line) + line.context.len() + line.message.len())
         .sum();
     size_of_val(row) + result + log
@@ -525,8 +526,9 @@ mod tests {
                     size: 0,
                     unpacked: Unpacked::pack(&observed, 1 << 20, &mut origin, &mut bytes),
                     packed: bytes.into(),
-                };
-                let kept = kept.unpack().unwrap();
+                }
+                .unpack()
+                .unwrap();
                 let decided = observed.decided();
                 assert_eq!(format!("{kept:?}"), format!("{decided:?}"));
             }

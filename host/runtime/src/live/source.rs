@@ -366,14 +366,14 @@ pub(crate) fn modules_and_warnings(
     } = set.definitions().unwrap_or_default();
     let is_of_files = |source: &Location| files.iter().any(|path| path == Path::new(&source.file));
     let now = Moment::now();
-    let of_exceptions = exceptions
+    let of_exceptions: Vec<_> = exceptions
         .iter()
         .filter(|exception| is_of_files(&exception.source))
         .flat_map(|exception| {
             let unknown = exception.unknown(&chains);
             exception.warning(now).into_iter().chain(unknown)
-        });
-    let of_exceptions: Vec<_> = of_exceptions.collect();
+        })
+        .collect();
     chains.retain(|chain| is_of_files(&chain.source));
     let modules = chains
         .iter()

@@ -73,8 +73,11 @@ async fn definitions_can_be_changed_after_a_rollback() {
     assert_eq!(applied.warnings, [""; 0]);
     host.rollback(1, None).await.unwrap();
     assert_eq!(host.rolled_back_to(), Some(1));
-    let unknown = host.promote(&"b/hook".parse().unwrap(), &by("ci")).await;
-    let unknown = unknown.unwrap_err().to_string();
+    let unknown = host
+        .promote(&"b/hook".parse().unwrap(), &by("ci"))
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(unknown.contains("a rollback to revision 1 is live"), "{unknown}");
     // The files still have version 2 of chain `a`, and the change applies to the files.
     let applied = host.apply(&chain("b", "1"), "new", &by("ci")).await.unwrap();

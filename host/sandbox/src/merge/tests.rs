@@ -107,9 +107,9 @@ fn library(number: usize, functions: [&[Op]; 2]) -> String {
         text.push_str("local.get 0)\n");
     }
     text.push_str(")\n");
-    let exports =
-        (0..number).map(|earlier| format!(r#"(with "library{earlier}" (instance $library{earlier}))"#));
-    let exports: String = exports.collect();
+    let exports: String = (0..number)
+        .map(|earlier| format!(r#"(with "library{earlier}" (instance $library{earlier}))"#))
+        .collect();
     text + &format!(
         r#"(core instance $library{number} (instantiate $library{number}
             (with "env" (instance $main)) (with "host" (instance $host)) (with "shim" (instance $shim)) {exports}))"#

@@ -166,8 +166,10 @@ async fn preparations_with_different_settings_share_compiled_code() {
     );
     let module = Guest::default().with_configure(&keep).component();
     let prepare = async |settings: &str| {
-        let prepared = sandbox.prepare(module.clone(), settings, &config()).await;
-        let prepared = prepared.unwrap();
+        let prepared = sandbox
+            .prepare(module.clone(), settings, &config())
+            .await
+            .unwrap();
         assert_eq!(*prepared.configured(), Configured::Snapshot);
         let plugin = sandbox.load(&prepared, &config()).unwrap();
         let failure = call(&plugin).await.unwrap_err();
@@ -304,8 +306,11 @@ async fn a_configuration_that_fills_too_much_memory_is_refused() {
     let mut policy = Policy::default();
     policy.items = format!("(func $fill {}) (start $fill)", filling(100 << 20));
     for module in [component(100 << 20), policy.module()] {
-        let error = sandbox().prepare(module, "{}", &config).await.unwrap_err();
-        let error = error.to_string();
+        let error = sandbox()
+            .prepare(module, "{}", &config)
+            .await
+            .unwrap_err()
+            .to_string();
         let kept = error
             .strip_prefix("`configure` leaves ")
             .and_then(|rest| rest.split_once(" bytes of memory"));

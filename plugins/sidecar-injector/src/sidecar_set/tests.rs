@@ -335,8 +335,10 @@ fn every_mistake_is_reported_with_its_path() {
     ] {
         let settings = json!({ "sidecarSet": set });
         let errors = testing::configure::<SidecarInjector>(&settings).unwrap_err();
-        let found = errors.iter().find(|error| error.pointer() == pointer);
-        let found = found.unwrap_or_else(|| panic!("{pointer} of {errors}"));
+        let found = errors
+            .iter()
+            .find(|error| error.pointer() == pointer)
+            .unwrap_or_else(|| panic!("{pointer} of {errors}"));
         assert!(found.message().contains(says), "{errors}");
     }
     let settings = json!({"sidecarSet": {"name": "a", "containers": [{"name": "x"}]}, "labels": {"a": "b"}});

@@ -85,8 +85,11 @@ fn answer(found: Result<String, cluster::Error>) -> Response {
 }
 
 fn nodes() -> Result<String, cluster::Error> {
-    let nodes = List::of("v1", "Node").fields(["/spec/providerID"]).page_size(1);
-    let nodes: Vec<_> = nodes.objects::<Value>().collect::<Result<_, _>>()?;
+    let nodes: Vec<_> = List::of("v1", "Node")
+        .fields(["/spec/providerID"])
+        .page_size(1)
+        .objects::<Value>()
+        .collect::<Result<_, _>>()?;
     Ok(Value::Array(nodes).to_string())
 }
 

@@ -52,8 +52,9 @@ pub(super) fn layout(contents: &Contents, staging: &Path, to: &Path) -> Result<P
         ),
     )?;
     let tag = format!(r#","annotations":{{"org.opencontainers.image.ref.name":"{VERSION}"}}"#);
-    let manifest = blobs.add(&manifest)?;
-    let manifest = manifest.descriptor("application/vnd.oci.image.manifest.v1+json", &tag);
+    let manifest = blobs
+        .add(&manifest)?
+        .descriptor("application/vnd.oci.image.manifest.v1+json", &tag);
     write(
         &layout.join("index.json"),
         format!(r#"{{"schemaVersion":2,"manifests":[{manifest}]}}"#),
@@ -95,8 +96,11 @@ fn fill(contents: &Contents, tree: &Path) -> Result<(), Error> {
 fn libraries(contents: &Contents) -> Result<Vec<PathBuf>, Error> {
     let listed = output(&mut contents.machine.list_libraries(&contents.program))?;
     let paths = listed.lines().filter_map(|line| {
-        let path = line.split_once("=> ").map_or(line, |(_, path)| path);
-        let path = path.split_whitespace().next()?;
+        let path = line
+            .split_once("=> ")
+            .map_or(line, |(_, path)| path)
+            .split_whitespace()
+            .next()?;
         path.starts_with('/').then(|| PathBuf::from(path))
     });
     Ok(paths.collect())

@@ -459,8 +459,8 @@ impl Expected {
             Allowed(annotations) => {
                 assert!(verdict.is_allowed(), "{place}: {verdict:?}");
                 assert_eq!(verdict.patch(), None, "{place}");
-                let noted = verdict.response["auditAnnotations"].as_object();
-                let noted: Vec<_> = noted
+                let noted: Vec<_> = verdict.response["auditAnnotations"]
+                    .as_object()
                     .into_iter()
                     .flatten()
                     .map(|(key, value)| (key.as_str(), value.as_str().unwrap()))

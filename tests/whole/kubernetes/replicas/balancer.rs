@@ -136,10 +136,10 @@ impl Shared {
     /// Returns the next ready replica in turn.
     fn next(&self) -> Option<Arc<Backend>> {
         let backends = self.backends();
-        let ready = backends
+        let ready: Vec<_> = backends
             .iter()
-            .filter(|backend| backend.is_ready.load(Ordering::SeqCst));
-        let ready: Vec<_> = ready.collect();
+            .filter(|backend| backend.is_ready.load(Ordering::SeqCst))
+            .collect();
         let turn = self.turn.fetch_add(1, Ordering::SeqCst);
         let next = turn.checked_rem(ready.len())?;
         Some(ready[next].clone())

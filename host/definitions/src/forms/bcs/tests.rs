@@ -362,8 +362,10 @@ fn mistakes_outside_the_hooks_are_reported_with_their_locations() {
     ];
     for (text, expected) in table {
         // Each field is on its own line, so that the line of a mistake identifies the field.
-        let fields = text.trim_start_matches('{').strip_suffix('}').unwrap_or_default();
-        let fields = fields
+        let fields = text
+            .trim_start_matches('{')
+            .strip_suffix('}')
+            .unwrap_or_default()
             .replace(", resource", "\nresource")
             .replace(", admissionWebhooks", "\nadmissionWebhooks");
         let text = format!("apiVersion: v4\nkind: admissionwebhook\n{fields}\n");

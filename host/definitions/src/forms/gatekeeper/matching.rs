@@ -170,10 +170,10 @@ impl Match {
             conditions.push(("name", test(name, NAME)));
         }
         // Compiling cannot fail, because the expressions contain only checked names.
-        let compiled = conditions
+        let compiled: CelConditions = conditions
             .iter()
-            .filter_map(|(name, text)| MatchCondition::compile(name, text).ok());
-        let compiled: CelConditions = compiled.collect();
+            .filter_map(|(name, text)| MatchCondition::compile(name, text).ok())
+            .collect();
         compiled.into()
     }
 }

@@ -73,8 +73,7 @@ pub(super) fn read_policy(root: &Node<'_>, phase: Phase) -> Option<PolicyDocumen
     let params = spec.get_optional("paramKind", read_kind);
     let has_params = spec.has("paramKind");
     let fix = "say which requests the policy is for: `matchConstraints: { resourceRules: [...] }`";
-    let constraints = spec.required("matchConstraints", fix);
-    let constraints = constraints.and_then(|node| {
+    let constraints = spec.required("matchConstraints", fix).and_then(|node| {
         let constraints = read_constraints(&node, true)?;
         let mut operations = constraints.rules.iter().map(|rule| &rule.operations);
         let names_delete = |operations: &Matcher<Operation>| match operations {

@@ -212,8 +212,10 @@ fn mistakes_in_a_policy_are_reported() {
         let text = WHOLE.replacen(from, to, 1);
         assert_ne!(text, WHOLE);
         let mistakes = load_text("policies.yaml", &text).unwrap_err();
-        let mistake = mistakes.iter().find(|mistake| mistake.path == path);
-        let mistake = mistake.unwrap_or_else(|| panic!("{path} of {mistakes}"));
+        let mistake = mistakes
+            .iter()
+            .find(|mistake| mistake.path == path)
+            .unwrap_or_else(|| panic!("{path} of {mistakes}"));
         assert_eq!(mistake.location.line, line, "{mistake}");
         assert!(mistake.to_string().contains(says), "{mistake}");
     }

@@ -189,8 +189,10 @@ fn mistakes_in_a_sidecar_set_are_reported() {
         let text = WHOLE.replacen(from, to, 1);
         assert_ne!(text, WHOLE);
         let mistakes = load_text("sets.yaml", &text).unwrap_err();
-        let mistake = mistakes.iter().find(|mistake| mistake.path == path);
-        let mistake = mistake.unwrap_or_else(|| panic!("{path} of {mistakes}"));
+        let mistake = mistakes
+            .iter()
+            .find(|mistake| mistake.path == path)
+            .unwrap_or_else(|| panic!("{path} of {mistakes}"));
         assert_eq!(mistake.location.line, line, "{mistake}");
         assert!(mistake.to_string().contains(says), "{mistake}");
     }
@@ -239,8 +241,10 @@ fn a_base_is_not_injected_into_pods_that_its_canary_selects() {
     let [base, rest @ ..] = chains.as_slice() else {
         panic!("{chains:?}");
     };
-    let others = base.stages[0].spec.yields_to.iter();
-    let others: Vec<_> = others
+    let others: Vec<_> = base.stages[0]
+        .spec
+        .yields_to
+        .iter()
         .map(|other| {
             let namespaces = match &other.namespaces {
                 Some(NamespaceSelector::Labels(labels)) => labels.to_string(),
@@ -252,9 +256,8 @@ fn a_base_is_not_injected_into_pods_that_its_canary_selects() {
     let expected = [
         ("kruise-sidecarset-first", "app in (b)", "tier in (first)"),
         ("kruise-sidecarset-second", "app in (c)", "tier in (second)"),
-    ];
-    let expected =
-        expected.map(|(chain, objects, namespaces)| (chain, objects.to_owned(), namespaces.to_owned()));
+    ]
+    .map(|(chain, objects, namespaces)| (chain, objects.to_owned(), namespaces.to_owned()));
     assert_eq!(others, expected);
     let specs = rest
         .iter()

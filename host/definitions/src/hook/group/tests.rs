@@ -59,8 +59,11 @@ fn a_group_in_a_native_stage_has_members_and_an_expression() {
     assert_eq!(signed.timeout, Some(Duration::from_millis(200)));
     assert_eq!(signed.plugin.allow.cluster.len(), 1);
     assert_eq!((internal.timeout, internal.plugin.memory), (None, Some(8 << 20)));
-    let parts = chain.stages[0].plugins().map(|(part, _)| part);
-    let parts: Vec<_> = parts.map(|part| (part.path, part.is_member)).collect();
+    let parts: Vec<_> = chain.stages[0]
+        .plugins()
+        .map(|(part, _)| part)
+        .map(|part| (part.path, part.is_member))
+        .collect();
     let paths = [".group.plugins.signed", ".group.plugins.internal"];
     assert_eq!(parts, paths.map(|path| (path.to_owned(), true)));
 }

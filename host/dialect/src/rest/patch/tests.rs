@@ -424,8 +424,10 @@ fn the_query_for_the_stored_object_has_only_headers_that_identify_the_client() {
     ] {
         head.headers.insert(name, HeaderValue::from_static("1"));
     }
-    let query = dialect.stored(&head, &inspection, &Bytes::from_static(b"{}"));
-    let query = query.unwrap().unwrap();
+    let query = dialect
+        .stored(&head, &inspection, &Bytes::from_static(b"{}"))
+        .unwrap()
+        .unwrap();
     let mut sent: Vec<_> = query.request.headers().keys().map(HeaderName::as_str).collect();
     sent.sort_unstable();
     assert_eq!(
@@ -561,8 +563,9 @@ fn routes_that_cannot_judge_patches_are_refused() {
             Some(("get", RouteProblem::StoredPath("/{id".into()))),
         ),
     ] {
-        let mistakes = PreparedRoute::new(0, route).err().unwrap_or_default();
-        let mistakes: Vec<_> = mistakes
+        let mistakes: Vec<_> = PreparedRoute::new(0, route)
+            .err()
+            .unwrap_or_default()
             .into_iter()
             .map(|error| (error.field, error.problem))
             .collect();

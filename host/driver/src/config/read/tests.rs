@@ -496,8 +496,9 @@ fn requests_match_the_configured_routes() {
             "{{ {} }}",
             least.replace("[PUT]", &format!("[{method}]"))
         ))
-        .err();
-        let mistakes = mistakes.unwrap_or_default().join("\n");
+        .err()
+        .unwrap_or_default()
+        .join("\n");
         let expected = expected.map(|expected| format!("dialect.rest.routes[0].method[0]: {expected}"));
         assert_eq!(mistakes, expected.unwrap_or_default(), "{method}");
     }

@@ -134,9 +134,10 @@ fn methods(node: &Node<'_>) -> Option<Vec<Method>> {
 pub(crate) fn method(text: &str) -> Result<Method, String> {
     // Methods are case-sensitive, so a lowercase method would match no client's requests.
     let upper = text.bytes().all(|byte| byte.is_ascii_uppercase());
-    let method = upper.then(|| text.parse::<Method>().ok()).flatten();
-    let method =
-        method.ok_or_else(|| format!("{text:?} is not a valid method: write it in capitals, PUT"))?;
+    let method = upper
+        .then(|| text.parse::<Method>().ok())
+        .flatten()
+        .ok_or_else(|| format!("{text:?} is not a valid method: write it in capitals, PUT"))?;
     // Methods outside this list are accepted, unless they look like a misspelt one.
     if !KNOWN_METHODS.contains(&text)
         && let Some(fix) = suggestion(text, KNOWN_METHODS)

@@ -287,8 +287,10 @@ async fn no_route_shows_values_of_objects_to_readers() {
     std::fs::write(chains.join("a.yaml"), chain).unwrap();
     let host = Host::builder()
         .definitions(&chains)
-        .decisions(DecisionsConfig::default());
-    let host = host.build().await.unwrap();
+        .decisions(DecisionsConfig::default())
+        .build()
+        .await
+        .unwrap();
     let driver = Setup::new(&[echo().await])
         .admin(guarded())
         .start_with(host)

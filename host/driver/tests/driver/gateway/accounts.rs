@@ -32,8 +32,9 @@ impl Scene {
                 clusters_per_user: 3,
                 local_servers: Vec::new(),
             }));
-        });
-        let gateway = gateway.start().await;
+        })
+        .start()
+        .await;
         until("the database", async || gateway.ask("/v1/users").await.0 == 200).await;
         let mut scene = Self {
             gateway,

@@ -301,8 +301,8 @@ async fn only_consoles_on_hosts_of_the_cluster_are_reached() {
             let path = format!("/bcsapi/v1/{path}/x?cluster_id={CLUSTER}&{query}");
             let (_, body) = envelope(gateway.send(request("GET", &path, Body::empty())).await).await;
             assert_eq!(body["code"], code, "{path}: {body}");
-            let received = driver.received();
-            let received: Vec<_> = received
+            let received: Vec<_> = driver
+                .received()
                 .iter()
                 .map(|request| request.uri.path().replace("%77", "w"))
                 .collect();

@@ -33,11 +33,11 @@ fn replaced(headers: &[(&str, &str)], is_upgrade: bool) -> Vec<(String, String)>
 }
 
 fn expected(more: &[(&str, &str)]) -> Vec<(String, String)> {
-    let all = OWN
+    let mut all: Vec<_> = OWN
         .iter()
         .chain(more)
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    let mut all: Vec<_> = all.collect();
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
     all.sort();
     all
 }

@@ -347,8 +347,11 @@ fn decisions_of_several_threads_are_ordered_by_time() {
     assert_eq!(list.decisions.len(), 300);
     assert!(list.decisions.is_sorted_by(|one, other| one.id > other.id));
     for name in ["a", "b", "c"] {
-        let own = uids(&list).into_iter().filter_map(|uid| uid.strip_prefix(name));
-        let own: Vec<u32> = own.map(|number| number.parse().unwrap()).collect();
+        let own: Vec<u32> = uids(&list)
+            .into_iter()
+            .filter_map(|uid| uid.strip_prefix(name))
+            .map(|number| number.parse().unwrap())
+            .collect();
         assert!(own.is_sorted_by(|one, other| one > other), "{own:?}");
     }
     let newest = uids(&list)[0];

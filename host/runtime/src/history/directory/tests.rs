@@ -56,8 +56,10 @@ fn temporary_files_of_a_killed_program_are_removed() {
         fs::write(folder.path().join(name), "half").unwrap();
     }
     let directory = HistoryDirectory::open(folder.path()).unwrap();
-    let names = fs::read_dir(folder.path()).unwrap();
-    let mut names: Vec<_> = names.map(|file| file.unwrap().file_name()).collect();
+    let mut names: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|file| file.unwrap().file_name())
+        .collect();
     names.sort();
     assert_eq!(names, ["0000000001.revision", "lock"]);
     assert_eq!(directory.entries().unwrap(), [entry]);

@@ -108,7 +108,9 @@ async fn a_policys_answer_becomes_a_verdict_or_a_failure() {
         ..Limits::default()
     };
     let config = PluginConfig { limits, ..config() };
-    let endless = Policy::running("(loop $again (br $again))");
-    let endless = endless.load_with(sandbox(), "{}", &config).await.unwrap();
+    let endless = Policy::running("(loop $again (br $again))")
+        .load_with(sandbox(), "{}", &config)
+        .await
+        .unwrap();
     assert_eq!(call(&endless).await.unwrap_err().kind, FailureKind::Timeout);
 }

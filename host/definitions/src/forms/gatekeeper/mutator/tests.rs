@@ -15,8 +15,11 @@ fn document(kind: &str, name: &str, spec: &str) -> String {
 fn load(text: &str) -> (ChainDefinition, Vec<Mutator>) {
     let chains = load_text("mutators.yaml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let [chain] = chains.try_into().unwrap();
-    let mutators = chain.stages.first().map(|stage| stage.hook.get().unwrap());
-    let mutators = mutators.map_or_else(Vec::new, |MutatorsDefinition(mutators)| mutators.to_vec());
+    let mutators = chain
+        .stages
+        .first()
+        .map(|stage| stage.hook.get().unwrap())
+        .map_or_else(Vec::new, |MutatorsDefinition(mutators)| mutators.to_vec());
     (chain, mutators)
 }
 

@@ -262,8 +262,8 @@ fn mistakes_in_webhooks_are_reported_with_their_locations() {
             "{{ name: a, webhook: {{ {review}{} }} }}",
             text.replace("BUNDLE", &bundle)
         );
-        let found = read_stage(&stage).unwrap_err();
-        let found = found
+        let found = read_stage(&stage)
+            .unwrap_err()
             .replace("spec.stages[0].webhook: ", "")
             .replace("spec.stages[0].webhook", "");
         assert_eq!(found, expected, "{text}");

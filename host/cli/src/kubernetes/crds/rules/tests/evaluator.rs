@@ -92,8 +92,11 @@ impl Rules {
             .iter()
             .filter_map(|keyword| schema.get(keyword))
             .map(|schema| (EACH.to_owned(), Self::from_schema(schema)));
-        let properties = schema["properties"].as_object().into_iter().flatten();
-        let properties = properties.map(|(name, schema)| (name.clone(), Self::from_schema(schema)));
+        let properties = schema["properties"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, schema)| (name.clone(), Self::from_schema(schema)));
         Self {
             own: rules.map(compile).collect(),
             inner: properties.chain(each).collect(),
@@ -114,8 +117,11 @@ impl Rules {
                 violated.push(message.clone());
             }
         }
-        let fields = value.as_object().into_iter().flatten();
-        let fields = fields.map(|(name, value)| (name.as_str(), value));
+        let fields = value
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| (name.as_str(), value));
         let items = value.as_array().into_iter().flatten();
         for (name, value) in fields.chain(items.map(|item| (EACH, item))) {
             if let Some(rules) = self.inner.get(name).or_else(|| self.inner.get(EACH)) {

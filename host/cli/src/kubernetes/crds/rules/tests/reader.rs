@@ -105,8 +105,11 @@ fn words(document: &Json) -> impl Iterator<Item = String> {
         Err(mistakes) => mistakes.iter().map(|mistake| mistake.fix.clone()).collect(),
     };
     fixes.into_iter().flat_map(|fix| {
-        let words = fix.strip_prefix("write ").unwrap_or_default();
-        let words = words.split(", ").flat_map(|words| words.split(" or "));
+        let words = fix
+            .strip_prefix("write ")
+            .unwrap_or_default()
+            .split(", ")
+            .flat_map(|words| words.split(" or "));
         words.map(str::to_owned).collect::<Vec<_>>()
     })
 }
@@ -242,10 +245,11 @@ async fn schemas_refuse_the_documents_that_the_reader_refuses() {
 fn the_schema_examples_together_have_every_field() {
     let examples = examples();
     for (is_exception, text) in [(false, CHAIN_SCHEMA), (true, schema::EXCEPTION)] {
-        let documents = examples.iter().map(|example| &example.document);
-        let documents =
-            documents.filter(|document| (document["kind"] == "AdmissionException") == is_exception);
-        let documents: Vec<_> = documents.collect();
+        let documents: Vec<_> = examples
+            .iter()
+            .map(|example| &example.document)
+            .filter(|document| (document["kind"] == "AdmissionException") == is_exception)
+            .collect();
         let schema: Json = serde_json::from_str(text).unwrap();
         let mut found = Vec::new();
         places(&schema, "", &mut found);
