@@ -28,7 +28,7 @@ bool json_next_member(plugin_string_t object, plugin_string_t *key, plugin_strin
 // Moves to the next element of a JSON array, and returns whether there is one. `element` begins as an empty text.
 bool json_next_element(plugin_string_t array, plugin_string_t *element);
 
-// Returns a member of a JSON object, the last one if there are several.
+// Returns a member of a JSON object, the last one if several have this key.
 plugin_string_t json_get(plugin_string_t object, const char *key);
 
 // Returns a member of a JSON object whose key is given as a text.
@@ -46,13 +46,13 @@ plugin_string_t json_quote(plugin_string_t content);
 // Escapes a key for a JSON Pointer.
 plugin_string_t pointer_escape(plugin_string_t key);
 
-// Fills a description that supports no resources, requests no capabilities and changes nothing.
+// Fills in the description of a plugin that supports no resources, requests no capabilities and changes no objects.
 void describe(plugin_description_t *description, const char *name, const char *version, const char *summary);
 
 // Adds a supported resource: `supports(description, "apps", "v1", "deployments")`.
 void supports(plugin_description_t *description, const char *group, const char *version, const char *resource);
 
-// Adds a capability, `ADMITTANCE_PLUGIN_TYPES_CAPABILITY_CLUSTER` for example, with the kind, origin or variable.
+// Requests a capability, such as `ADMITTANCE_PLUGIN_TYPES_CAPABILITY_CLUSTER`, for this kind, origin or variable.
 void requests(plugin_description_t *description, uint8_t capability, const char *name);
 
 // Adds a mistake in the settings, at a JSON Pointer.
@@ -61,7 +61,7 @@ void add_mistake(plugin_list_settings_error_t *mistakes, plugin_string_t pointer
 // Adds a mistake for every member of the settings that is not among these keys. NULL ends the list of keys.
 void reject_unknown(plugin_list_settings_error_t *mistakes, plugin_string_t settings, const char *const *keys);
 
-// Allow a request unchanged, with a JSON Patch, or refuse it with the status 403.
+// These functions allow a request unchanged, allow it with a JSON Patch, and deny it with the status 403.
 bool allow(plugin_response_t *response);
 bool patch(plugin_response_t *response, plugin_string_t operations);
 bool deny(plugin_response_t *response, plugin_string_t message);

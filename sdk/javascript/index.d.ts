@@ -183,7 +183,7 @@ export interface Definition<S extends Schema, Configured> {
   configure?: (settings: Settings<S>) => Configured;
   /** Returns the verdict on one request. If it throws an error, the plugin has failed. */
   admit: (request: Request, configured: Configured) => Response;
-  /** An object that is admitted once after `configure`. Every call finds the caches that this fills. */
+  /** An object that is admitted once after `configure`. Every call starts with the caches that this has filled. */
   warmUp?: object;
 }
 

@@ -259,7 +259,7 @@ export function plugin(definition) {
     throw new TypeError("`admit` returned no response; return allow(), deny(...), patch(...) or mutate(...)");
   };
   let configured;
-  /** Admits the sample. Every call starts with the memory after this, so with all caches that it fills. */
+  /** Admits the sample. Every call starts with the memory as it is afterwards, with the caches that are then filled. */
   const warmUp = (object) => {
     try {
       respond(requestFor("create", object), configured);

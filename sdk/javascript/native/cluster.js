@@ -1,4 +1,4 @@
-// Outside of the sandbox, there is no control plane. The cases of `admittance test` run inside, and can have one.
+// Native code has no control plane. The cases of `admittance test`, which run in the sandbox, can have one.
 
 import { ClusterError } from "../errors.js";
 

@@ -1,3 +1,3 @@
-// Outside of the sandbox, these are the variables of the process.
+// Outside of the sandbox, plugins get the environment variables of the process.
 
 export const get = (name) => process.env[name];

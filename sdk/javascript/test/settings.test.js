@@ -4,7 +4,7 @@ import { test } from "node:test";
 
 import { check, strict } from "../schema.js";
 
-// The package for Python gives the same messages.
+// The package for Python must give the same messages in these cases.
 const cases = JSON.parse(readFileSync(new URL("../../settings-cases.json", import.meta.url), "utf8"));
 
 for (const { name, schema, value, result, errors } of cases) {

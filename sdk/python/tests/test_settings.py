@@ -7,7 +7,7 @@ from typing import Any, Literal
 from admittance import setting
 from admittance.schema import build, check, schema_of
 
-# The package for JavaScript gives the same messages.
+# The package for JavaScript must give the same messages in these cases.
 CASES = json.loads((Path(__file__).parents[2] / "settings-cases.json").read_text())
 
 

@@ -29,7 +29,7 @@ def list_objects(api_version: str, kind: str, namespace: str | None = None, labe
 
 
 def _available() -> Any:
-    # Outside of the sandbox, there is no control plane. The cases of `admittance test` run inside, and can have one.
+    # Native code has no control plane. The cases of `admittance test`, which run in the sandbox, can have one.
     if _host is None:
         raise ClusterError("unavailable", "look-ups need the sandbox")
     return _host

@@ -1,4 +1,4 @@
-"""The contract between host and plugin. The modules of its types exist only in a build by componentize-py."""
+"""Implements the contract with the host. The modules of its types exist only in a build by componentize-py."""
 
 import gc
 import json
@@ -57,7 +57,7 @@ def component_of(plugin: Plugin) -> type:
                     except Exception:
                         # Errors are ignored: lookups, for example, are unavailable during `configure`.
                         break
-            # A call ends before reference cycles matter. A collection would visit most of the memory, and so copy it.
+            # A call ends before reference cycles matter. A garbage collection would copy most of the memory.
             gc.disable()
             gc.collect()
             heap.make_immortal()

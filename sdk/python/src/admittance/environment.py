@@ -1,4 +1,4 @@
-"""Environment variables that the stage grants under ``allow.environment``. ``os.environ`` has those of the build."""
+"""Environment variables that the stage grants under ``allow.environment``. ``os.environ`` has the build's variables."""
 
 import os
 

@@ -11,7 +11,7 @@ except ImportError:
     # With another version of Python, the module is missing, so Python counts references, and calls take longer.
     _immortal = None
 
-#: The sizes of blocks that fill holes. C has a list of small holes for each step of 16 bytes, so each step has a size.
+#: The sizes of blocks that fill holes. C lists small holes by size, in steps of 16 bytes.
 _SIZES = [1 << power for power in range(18, 9, -1)] + list(range(496, 0, -16))
 
 _filling: list[object] = []

@@ -56,7 +56,7 @@ class Plugin:
     resources: Sequence[str] = ()
     #: The requested capabilities: kinds such as ``v1/Node``, origins such as ``https://policy.example.com``.
     capabilities: Mapping[Capability, Sequence[str]] = field(default_factory=dict)
-    #: An object that is admitted a few times after `configure`. Every call finds the caches that this fills.
+    #: An object that is admitted a few times after `configure`. Every call starts with the caches that this has filled.
     warm_up: Object | None = None
 
     def __post_init__(self) -> None:

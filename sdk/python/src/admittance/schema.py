@@ -40,8 +40,8 @@ def setting(
     min_items: int | None = None,
     max_items: int | None = None,
 ) -> Any:
-    """A field of the settings, which is required unless it has a default. The limits of texts and numbers in a list
-    apply to its elements."""
+    """A field of the settings, which is required unless it has a default. For a list, the limits of texts and
+    numbers apply to its elements."""
     schema = {
         "description": description,
         "minLength": min_length,

@@ -19,7 +19,7 @@ bool exports_plugin_configure(plugin_json_t *settings, plugin_list_settings_erro
   return mistakes->len == 0;
 }
 
-// Returns the value of the label, which is empty for an object without it.
+// Returns the value of the label; empty for an object without the label.
 static plugin_string_t label_of(plugin_string_t object) {
   return json_string(json_get_text(json_get(json_get(object, "metadata"), "labels"), label));
 }
@@ -30,7 +30,7 @@ bool exports_plugin_admit(plugin_request_t *request, plugin_response_t *response
   admittance_plugin_cluster_option_json_t namespace;
   admittance_plugin_cluster_error_t failure;
   if (!admittance_plugin_cluster_get(&version, &kind, NULL, &name, &namespace, &failure)) {
-    // A lookup that fails is a failure of the stage, whose `failurePolicy` decides.
+    // If a lookup fails, the stage fails, and its `failurePolicy` decides.
     *error = join(text("the namespace `"), name, text("` cannot be read"));
     return false;
   }

@@ -2,7 +2,7 @@
 
 #include "admittance.h"
 
-// The label's key, and the value for objects without it.
+// The label's key, and the value for objects without the label.
 static plugin_string_t label, value;
 
 void exports_plugin_describe(plugin_description_t *description) {
@@ -26,7 +26,7 @@ bool exports_plugin_admit(plugin_request_t *request, plugin_response_t *response
   if (!request->object.is_some) return allow(response);
   plugin_string_t labels = json_get(json_get(request->object.val, "metadata"), "labels");
   if (json_get_text(labels, label).len > 0) return allow(response);
-  // Without an object of labels, one that contains the label is added.
+  // If there is no object with labels, an object that contains the label is added.
   if (labels.len == 0 || *labels.ptr != '{') {
     return patch(response, join(text("[{\"op\": \"add\", \"path\": \"/metadata/labels\", \"value\": {"),
                                 json_quote(label), text(": "), json_quote(value), text("}}]")));
