@@ -205,7 +205,7 @@ fn authority(
             }
             let authority = Authority::succeeding(&certificates, &key, now).map_err(unusable)?;
             // The certificates are replaced before the key. After an interruption, ca.pem contains both CAs, and the
-            // key still belongs to the previous one.
+            // key still belongs to the previous CA.
             let certificates = FileDraft::new(&files.certificate, authority.pem.as_bytes(), PUBLIC)?;
             let key = FileDraft::new(&files.key, authority.key_pem().as_bytes(), SECRET)?;
             certificates.publish(true)?;

@@ -17,7 +17,7 @@ use crate::{
   admittance init kubernetes
   admittance init bcs --directory driver")]
 pub(crate) struct Arguments {
-    /// The API that Admittance is for: any JSON API, the webhooks of kube-apiserver, or BCS on Mesos.
+    /// The API whose requests Admittance checks: any JSON API, kube-apiserver through webhooks, or BCS on Mesos.
     #[arg(value_enum, default_value_t)]
     api: ApiKind,
     /// The directory to write to; created if it does not exist.

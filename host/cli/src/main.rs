@@ -141,7 +141,7 @@ fn main() -> ExitCode {
 }
 
 /// Keeps only the closest of the suggestions in an error about the command line. clap also suggests words that share
-/// little more than some letters with the given one.
+/// only a few letters with the given word.
 fn closest(mut error: clap::Error) -> clap::Error {
     use clap::error::{ContextKind, ContextValue};
 

@@ -48,8 +48,8 @@ pub(crate) struct Arguments {
     hooks: HookArguments,
     #[command(flatten)]
     requests: RequestArguments,
-    /// Run the requests again whenever a file changes: the chain or plugin, a module of the chain, a request, or what
-    /// lookups and requests find. It ends with Ctrl-C.
+    /// Run the requests again whenever a file changes: the chain or plugin, a module of the chain, a request, a
+    /// simulated object or a simulated answer. Ctrl-C ends the command.
     #[arg(long)]
     watch: bool,
     /// The output format.

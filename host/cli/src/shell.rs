@@ -70,7 +70,7 @@ impl ManArguments {
         let mut page = Vec::new();
         let man = clap_mangen::Man::new(command.clone()).title(name.clone());
         man.render(&mut page)?;
-        // The library puts text that follows the help under the heading EXTRA.
+        // clap_mangen puts the examples, which follow the help, under the heading EXTRA.
         let page = String::from_utf8(page)?.replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n");
         let path = self.directory.join(format!("{name}.1"));
         files::replace(&path, page.as_bytes(), files::PUBLIC)?;

@@ -1,6 +1,7 @@
 //! Limits the bytes that a connection reads or writes before other connections of the same thread get their turn.
 //!
-//! Connections with fast peers never wait. Without limits, a body of 16 MiB would occupy the thread for several ms.
+//! A connection with a fast peer never has to wait, so without a limit, a body of 16 MiB would occupy the thread for
+//! several ms.
 
 use std::{
     io::{self, IoSlice},

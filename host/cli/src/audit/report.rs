@@ -41,7 +41,7 @@ pub(super) struct AuditReport {
     findings: Vec<Finding>,
     /// The number of findings beyond [`FINDINGS`].
     left_out: u64,
-    /// Whether any object would be newly refused: by this table, but not by the table to compare with, if there is one.
+    /// Whether the chains would refuse any object that the table to compare with, if there is one, does not refuse.
     refuses: bool,
     /// The resources that could not be listed completely, with the reasons.
     not_listed: Vec<(String, String)>,

@@ -13,8 +13,8 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// The ratio by which two loads of the same module in a process can differ in time, depending on their addresses in
-/// memory. A smaller difference between versions means nothing.
+/// Two copies of the same module in a process can differ in speed by this ratio, because of their addresses in memory.
+/// A smaller difference between versions means nothing.
 const PLACEMENT_NOISE: f64 = 0.02;
 
 /// The measurements of one version. Scripts depend on the JSON form, so fields may only be added.

@@ -21,8 +21,7 @@ pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<Defi
         name: kind, versions, ..
     } in forms.importable()
     {
-        // API servers serve versions of the form `group/version`. A version that ends in `/` stands for several
-        // versions.
+        // Excludes versions that API servers do not serve, such as `group/`, which stands for several versions.
         let served = |version: &&&str| version.contains('/') && !version.ends_with('/');
         for version in versions.iter().filter(served) {
             let path = format!("/apis/{version}/{}", plural(version, kind));

@@ -220,7 +220,7 @@ impl CollectedModules {
 /// Converts a file name to a part of a ConfigMap's name.
 fn slug(file_name: &str) -> String {
     let stem = file_name.strip_suffix(".wasm").unwrap_or(file_name);
-    // The name of an object has at most 253 characters.
+    // The whole name of the ConfigMap may have at most 253 characters.
     let stem: String = stem.to_ascii_lowercase().chars().take(200).collect();
     let slug = stem.replace(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit()), "-");
     match slug.trim_matches('-') {

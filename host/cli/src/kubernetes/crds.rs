@@ -221,7 +221,8 @@ fn only_required(schema: &Json) -> Option<&str> {
     required?.as_array()?.first()?.as_str()
 }
 
-/// Merges the schemas of all forms of an object into one with all their fields. A rule in CEL distinguishes the forms.
+/// Merges the alternative schemas of an object into one with all their fields. A CEL rule distinguishes the
+/// alternatives.
 fn joined(forms: &[Json], root: &Json) -> Option<Json> {
     let mut fields = Map::new();
     for form in forms {

@@ -51,7 +51,7 @@ pub(super) fn of_admin(section: &mut Map<String, Json>, directory: &Path) -> Res
     for (number, token) in (1_u32..).zip(entries(section.get_mut("tokens"))) {
         take(token.get_mut("file"), &format!("token-{number}"))?;
     }
-    // Without TLS, tokens are only allowed on loopback, but a Pod's port is used over the network.
+    // Adds TLS, because tokens without TLS are only allowed on loopback, and a Pod's port is used over the network.
     if section.contains_key("tokens") && !section.contains_key("tls") {
         section.insert("tls".to_owned(), own_certificate());
     }

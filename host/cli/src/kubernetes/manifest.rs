@@ -56,7 +56,7 @@ impl Manifest {
     }
 
     pub(super) fn text(&self) -> String {
-        // The comment is above the line `---` that begins the YAML. It does not belong to the previous document.
+        // The comment precedes the line `---` that begins the YAML, but is about this document, not the previous one.
         self.comment.clone() + &to_yaml(&self.object)
     }
 }

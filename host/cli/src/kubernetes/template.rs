@@ -316,7 +316,7 @@ impl Renderer<'_> {
                 let file = self.files.get(&text(path)).map(Vec::as_slice);
                 json!(String::from_utf8_lossy(file.unwrap_or_default()))
             }
-            // The result is the pattern itself, until `.AsConfig` or `.AsSecrets` reads the files.
+            // Returns the pattern itself: `.AsConfig` or `.AsSecrets` reads the files that match it.
             ("Files.Glob", [pattern]) => pattern.clone(),
             _ => return Err(format!("{function} does not take {} arguments", arguments.len())),
         })

@@ -121,7 +121,7 @@ impl CollectedLines {
             .wait_while(&mut self.lines.lock(), |lines| lines.is_empty());
     }
 
-    /// Writes all lines. The caller has locked the output, so that later lines cannot precede them.
+    /// Writes the collected lines. The caller has locked the output, so that no later line is written before them.
     fn write_to(&self, output: &mut impl Write) -> io::Result<()> {
         let lines = mem::take(&mut *self.lines.lock());
         output.write_all(&lines)

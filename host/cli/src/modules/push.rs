@@ -20,9 +20,9 @@ use crate::{
 
 /// Push a plugin to a registry, as the standard WebAssembly artifact, with the credentials of `docker login`.
 ///
-/// The plugin's name, version and summary become the annotations for title, version and description. The same plugin
-/// with the same annotations is always the same artifact, so that its signatures stay valid: its creation time is
-/// 1970-01-01, or SOURCE_DATE_EPOCH.
+/// The plugin's name, version and summary become the annotations for title, version and description. Pushing the same
+/// plugin with the same annotations again makes the same artifact, so that its signatures stay valid. For this, its
+/// creation time is always 1970-01-01, or SOURCE_DATE_EPOCH.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance push images.wasm oci://registry.example.com/plugins/images:1.2.0")]

@@ -80,8 +80,8 @@ fn disabled(switched: &Switched) -> String {
         state(disabled),
         human::clock(disabled.until)
     );
-    // Writing to a `String` cannot fail.
     if let Some(replaced) = replaced {
+        // Writing to a `String` cannot fail.
         let _ = writeln!(text, "before, it was {}", description(replaced));
     }
     text + &not_kept_note(switched)

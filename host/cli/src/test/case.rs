@@ -70,7 +70,7 @@ pub(super) enum CaseHooks {
         policies: Vec<PathBuf>,
         /// `NAME`, or `NAMESPACE/NAME` for a namespaced policy.
         policy: String,
-        /// The servers whose answers the test lists. The policy is granted requests to these servers.
+        /// The servers whose answers the test lists. The policy may send requests to these servers.
         servers: BTreeSet<HttpOrigin>,
     },
 }

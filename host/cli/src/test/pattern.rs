@@ -34,7 +34,7 @@ impl FromStr for TextPattern {
             Some(expression) => match Regex::new(expression) {
                 Ok(expression) => Ok(Self::Expression(expression)),
                 Err(regex::Error::Syntax(error)) => {
-                    // The library's error shows the pattern on several lines, and the reason on the last line.
+                    // The error of `regex` shows the pattern on several lines, and the reason on the last line.
                     let line = error.lines().last().unwrap_or_default();
                     let why = line.trim_start_matches("error: ");
                     Err(format!("`{text}` is not a valid regular expression: {why}"))

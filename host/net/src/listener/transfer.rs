@@ -125,7 +125,8 @@ impl Flow {
         }
     }
 
-    /// Returns whether the client was too slow. Its rate is computed each time the waits add up to its idle timeout.
+    /// Returns whether the client was too slow. Its rate is computed each time the waits for it add up to its idle
+    /// timeout.
     fn is_slow(&mut self, limits: &TransferLimits) -> bool {
         if self.waited < limits.client {
             return false;

@@ -85,7 +85,8 @@ impl TlsAdvice<'_> {
                 "make a new CA and certificate, for instance with `admittance certs`",
             ),
             E::Other(other) => match other.0.downcast_ref::<webpki::Error>() {
-                // `openssl x509 -req` without an extension file makes certificates without a subjectAltName.
+                // `openssl x509 -req` without an extension file makes certificates of version 1, which have no
+                // subjectAltName.
                 Some(webpki::Error::UnsupportedCertVersion) => return no_alternative_name(host),
                 Some(webpki::Error::CaUsedAsEndEntity) => (
                     "its certificate is a CA certificate (basicConstraints CA:TRUE)".to_owned(),

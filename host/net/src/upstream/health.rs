@@ -21,11 +21,11 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Whether a server is up, according to its last connection and its last health check.
 #[derive(Debug, Default)]
 pub(super) struct Health {
-    /// Whether `paused_until` is set. Every request reads this flag, and successful requests do not write it.
+    /// Whether `paused_until` is set. While this is false, requests need not lock `paused_until`.
     is_paused: AtomicBool,
     paused_until: Mutex<Option<Instant>>,
     failed_check: AtomicBool,
-    /// The last downtime, which requests do not read.
+    /// The last downtime, which may have ended.
     last_downtime: Mutex<Option<Downtime>>,
 }
 
