@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_panic_is_reported_differently_from_a_shutdown() {
+    async fn a_panic_during_disk_work_is_reported_with_its_message() {
         let error = on_disk(|| assert!(std::path::Path::new("/").is_file(), "no file"))
             .await
             .unwrap_err();

@@ -9,12 +9,12 @@ use crate::Error;
 pub struct NetworkConfig {
     /// A PEM file of CAs that are trusted in addition to the CAs of the operating system.
     pub ca: Option<PathBuf>,
-    /// The proxy for all requests except to hosts in `NO_PROXY`. Default: `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` of
-    /// the environment.
+    /// The proxy for all requests, except those to hosts in `NO_PROXY`. Default: `HTTPS_PROXY`, `HTTP_PROXY` or
+    /// `ALL_PROXY` of the environment.
     pub proxy: Option<Url>,
     /// The path of Docker's `config.json`, or of its directory. Default: `$DOCKER_CONFIG`, then `~/.docker`.
     pub docker_config: Option<PathBuf>,
-    /// The registries that may be used without TLS, as `host` or `host:port`. Loopback addresses always may.
+    /// The registries that may be used without TLS, as `host` or `host:port`. Loopback addresses need not be listed.
     pub insecure_registries: Vec<String>,
     /// The longest time for which a server may send nothing. Default: 30 s.
     pub read_timeout: Duration,

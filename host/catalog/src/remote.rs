@@ -196,7 +196,7 @@ impl Fetch<'_> {
         .await
     }
 
-    /// Records the reference's unchanged resolution. Errors are ignored: only the time of the record would be lost.
+    /// Records the time at which the resolution was confirmed. An error loses only this time, so it is only logged.
     async fn record_again(&self, resolution: Resolution) {
         let resolution = Resolution {
             resolved: Moment::now().0,

@@ -233,8 +233,8 @@ impl Store {
     }
 
     /// Writes an entry to a temporary file, and renames the file. The file is locked during the write, so that the
-    /// sweep of another program recognises files of killed programs: they are unlocked. (A process ID may be reused
-    /// after a restart or in another container, and an age depends on a clock that may jump.)
+    /// sweep of another program recognises files of killed programs: they are unlocked. Neither process IDs nor ages
+    /// would do: an ID may be reused after a restart or in another container, and a clock may jump.
     fn write(&self, path: &Path, parts: &[&[u8]]) -> Result<(), Error> {
         let write = || -> io::Result<()> {
             let file = loop {

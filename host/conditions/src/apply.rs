@@ -48,7 +48,6 @@ impl Writer {
         }
     }
 
-    /// Writes a JSON Patch of these operations.
     pub(crate) fn patch(mut self, operations: &List<'_>) -> Result<String, Failure> {
         if operations.len() > Patch::MAX_OPERATIONS {
             return Err(PatchError::TooManyOperations(operations.len()).into());

@@ -157,7 +157,7 @@ async fn a_false_condition_takes_precedence_over_an_error() {
 }
 
 #[tokio::test]
-async fn a_failure_names_its_condition() {
+async fn the_message_of_a_failure_contains_the_names_of_the_failed_conditions() {
     let failure = conditions(&[("a", "object.x == 1"), ("b", "true"), ("c", "1 / 0 == 1")])
         .evaluate(&pod(), &NoAuthorizer, minute())
         .await

@@ -65,7 +65,7 @@ struct Job {
     in_background: bool,
 }
 
-/// Runs this process as a compiler. A program that is started with the arguments `compile` and `job` must call it.
+/// Runs this process as a compiler. Programs must call this when started with the arguments `compile` and `job`.
 ///
 /// The process must do nothing else: this function limits it, and uses its standard input and output.
 pub fn compile(job: &str) -> ExitCode {
@@ -76,7 +76,7 @@ pub fn compile(job: &str) -> ExitCode {
         Ok(Ok(artifact)) => (artifact, ExitCode::SUCCESS),
         Ok(Err(refusal)) => (refusal.into_bytes(), ExitCode::from(REFUSED)),
         Err(error) => {
-            // The reader is the parent process, or a user who runs the command by hand.
+            // The parent process reads this line, or a user who runs the command by hand.
             let _ = writeln!(io::stderr(), "{error}");
             return ExitCode::FAILURE;
         }
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compiler_errors_after_the_confinement_notice_are_reported() {
+    fn compiler_errors_after_the_notice_of_missing_confinement_are_reported() {
         for (said, rest) in [
             ("", ""),
             (

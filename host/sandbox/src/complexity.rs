@@ -308,7 +308,7 @@ impl Counts {
     }
 }
 
-/// The byte before a declaration that is a type, in the binary format of components.
+/// The byte that marks the declaration after it as a type, in the binary format of components.
 const DECLARED_TYPE: u8 = 0x01;
 /// The first bytes of component types and instance types, which contain nested declarations.
 const NESTED_TYPES: [u8; 2] = [0x41, 0x42];

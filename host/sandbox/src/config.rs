@@ -26,8 +26,8 @@ pub struct SandboxConfig {
     /// The maximum processor time for compiling one component, in whole seconds. Default 60 s.
     pub compile_time: Duration,
     /// The wall-clock limit of one compilation, without the time in the queue. It should end only a
-    /// [`compiler`](Self::compiler) that hangs: the limit on processor time ends every other compilation, so that a
-    /// large module does not fail because the machine is busy. Default 1 h.
+    /// [`compiler`](Self::compiler) that hangs, because the limit on processor time ends every other compilation. Thus
+    /// a large module does not fail on a busy machine. Default 1 h.
     pub prepare_timeout: Duration,
     /// The maximum processor time of `describe` or `configure`. The wall-clock time may be ten times that. Default 10
     /// s.

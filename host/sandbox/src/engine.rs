@@ -41,7 +41,7 @@ pub(crate) mod per_call {
     pub(crate) const STACKS: u32 = 1;
 }
 
-/// The numbers of bytes of a slot's memories and of its tables that stay in memory for the next call.
+/// How many bytes stay in memory for the next call: of a slot's memories, and of its tables.
 const RESIDENT: (usize, usize) = (512 << 10, 64 << 10);
 
 /// The maximum number of plugins that are prepared concurrently. They have slots of their own, so that they and

@@ -58,7 +58,7 @@ pub enum Error {
     /// The component imports something that this host does not provide.
     #[error("the component imports {0}, which this host does not have")]
     UnknownImport(String),
-    /// The component imports an interface that this host provides with other types.
+    /// The component imports an interface of this host, but with types that differ from the host's.
     #[error("an import of the component does not fit this host: {0}")]
     WrongImport(String),
     /// The component exceeds a complexity limit.

@@ -109,7 +109,7 @@ pub(crate) fn link(sandbox: &Inner, module: &Module, mode: Mode) -> Result<Insta
 
 fn linker(engine: &Engine, module: &Module) -> wasmtime::Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
-    // Provided functions replace the denied ones, and a module may import a function twice.
+    // A name may be defined twice: provided functions replace denied ones, and a module may import a function twice.
     linker.allow_shadowing(true);
     for import in module.imports() {
         if let ExternType::Func(function) = import.ty() {

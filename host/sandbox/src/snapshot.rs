@@ -17,8 +17,8 @@ use crate::{
     store::{CallState, PAGE},
 };
 
-/// The maximum memory in a snapshot, in bytes. It is the default memory limit of a plugin: several copies of the memory
-/// exist during compilation.
+/// The maximum memory in a snapshot, in bytes, because compilation needs several copies of the memory. It equals the
+/// default memory limit of a plugin.
 const KEPT: usize = 64 << 20;
 
 /// The instance that gives wizer access to memories and globals.

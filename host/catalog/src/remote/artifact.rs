@@ -131,8 +131,8 @@ impl Fetch<'_> {
     }
 }
 
-/// Extracts the module from an archive, or returns its size if that exceeds the limit. The files before the module may
-/// have twice the limit in total.
+/// Extracts the module from an archive, or returns its size if that exceeds the limit. The files before the module in
+/// the archive may together have twice the limit.
 fn module_in(archive: &[u8], limit: u64) -> io::Result<Option<Result<Bytes, u64>>> {
     let unpacked = MultiGzDecoder::new(archive).take(limit.saturating_mul(3));
     for entry in tar::Archive::new(unpacked).entries()? {

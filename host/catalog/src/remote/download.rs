@@ -32,7 +32,7 @@ enum Attempt {
     NotModified,
 }
 
-/// The number of received bytes from which an attempt counts as progress.
+/// An attempt that receives this many bytes counts as progress.
 const SOME_PROGRESS: usize = 64 << 10;
 
 /// The number of bytes that are buffered before they are written to disk.

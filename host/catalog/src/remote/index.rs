@@ -64,8 +64,8 @@ impl Entry {
         self.platform.is_none() && self.artifact_type.is_none() && !self.digest.is_empty()
     }
 
-    /// Returns whether the referrer may be a signature. A referrer without a type may be one. cosign annotates bundles
-    /// of other statements, such as provenance, with their predicate type.
+    /// Returns whether the referrer may be a signature. A referrer without a type may be one. A bundle of another
+    /// statement, such as provenance, is recognised by the predicate type with which cosign annotates it.
     pub(super) fn may_sign(&self) -> bool {
         let statement = self
             .annotations

@@ -26,7 +26,7 @@ pub struct SourcePattern {
 enum Sources {
     All,
     Scheme(Scheme),
-    /// Files in the directory whose remaining path matches `rest`.
+    /// Files under `directory`. Their path below it must match `rest`.
     Files {
         directory: String,
         rest: Glob,
@@ -181,7 +181,7 @@ fn file(path: &str) -> Result<Sources, Problem> {
             "write the path without, `file:/directory/**`",
         ));
     }
-    // The last part is not resolved: it is the file, and a file that is a link never matches.
+    // The last part is the file itself. A link there is not followed, so a pattern that names a link never matches.
     let plain = parts
         .iter()
         .take(parts.len().saturating_sub(1))

@@ -196,8 +196,8 @@ fn untrusted(error: &CertificateError) -> Refusal {
     }
 }
 
-/// Returns a refusal if the log time is outside the certificate's validity. The verifier reports this like any invalid
-/// chain.
+/// Returns a refusal if the log time is outside the certificate's validity. The verifier does not distinguish this from
+/// other invalid chains.
 fn expired(bundle: &Bundle, certificate: &DerCertificate) -> Option<Refusal> {
     let certificate = parse_certificate_info(certificate).ok()?;
     let (not_before, not_after) = (certificate.not_before, certificate.not_after);

@@ -43,7 +43,6 @@ impl Authority {
             .unwrap()
     }
 
-    /// Writes a new certificate and its key to these files.
     pub(crate) fn write(&self, certificate: &Path, key: &Path) {
         let (der, pair) = self.sign();
         let pem = pem::encode(&pem::Pem::new("CERTIFICATE", der.to_vec()));

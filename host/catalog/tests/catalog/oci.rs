@@ -42,7 +42,7 @@ async fn a_tag_is_resolved_again_only_on_request() {
         (&tag, None, Freshness::PreferRecorded, pushed.module),
         (&tag, None, Freshness::Resolve, moved.module),
         (&tag, None, Freshness::PreferRecorded, moved.module),
-        // The first resolution of the tag is still recorded.
+        // The store still has the tag's first resolution, to the pinned module.
         (&tag, Some(pushed.module), Freshness::Resolve, pushed.module),
         (&old, None, Freshness::Resolve, pushed.module),
         (
@@ -136,7 +136,7 @@ async fn a_reference_to_an_index_resolves_to_its_wasm_entry() {
     }
 }
 
-/// `wash push` used the first media type. Istio and Envoy Gateway use images of the compat variant.
+/// `wash push` used the media type of the row `component`. Istio and Envoy Gateway use images of the compat variant.
 #[tokio::test]
 async fn modules_with_older_media_types_or_in_archives_are_obtained() {
     let mut scene = Scene::new();

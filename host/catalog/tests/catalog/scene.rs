@@ -88,7 +88,6 @@ impl Scene {
         catalog.obtain(&reference, pinned, freshness, &tell).await
     }
 
-    /// Returns the progress since the last call.
     pub(crate) fn take_progress(&self) -> Vec<FetchProgress> {
         std::mem::take(&mut *self.told.lock().unwrap())
     }

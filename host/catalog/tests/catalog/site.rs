@@ -83,7 +83,6 @@ impl Site {
         format!("https://localhost:{}{path}", self.address.port())
     }
 
-    /// Serves a file under `path`, with an entity tag.
     pub(crate) fn put(&self, path: &str, bytes: &[u8], tag: Option<&str>) {
         let file = (bytes.to_vec(), tag.map(str::to_owned));
         self.state.lock().unwrap().files.insert(path.to_owned(), file);
@@ -98,7 +97,6 @@ impl Site {
         self.state.lock().unwrap().received.clone()
     }
 
-    /// Returns the `Range` header of each request so far.
     pub(crate) fn ranges(&self) -> Vec<Option<String>> {
         let received = self.received();
         received

@@ -130,7 +130,7 @@ fn a_keyless_signature_needs_the_identity_and_a_certificate_valid_at_signing() {
 }
 
 #[test]
-fn the_certificate_the_log_entry_and_the_signature_must_match() {
+fn a_signature_must_match_its_certificate_and_its_log_entry() {
     let authority = Authority::new();
     let other = Authority::new();
     let good = || authority.sign(&good_payload(), Request::default());

@@ -66,7 +66,6 @@ pub(crate) fn check_file(
     check(requirement, &reference, module, &material)
 }
 
-/// Checks the signatures of an artifact in a registry.
 pub(crate) fn check_artifact(
     requirement: &Requirement,
     signatures: Vec<FoundSignature>,

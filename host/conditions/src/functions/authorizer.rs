@@ -275,7 +275,6 @@ fn register_checks(library: &mut Library) {
     }
 }
 
-/// Registers the functions that call the authorizer, and the functions that read its decision.
 fn register_decisions(library: &mut Library) {
     library.member::<(PathCheck, Str), Decision>("check", |machine, (check, verb)| {
         decide(machine, &check, &verb)

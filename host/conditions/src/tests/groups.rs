@@ -4,7 +4,6 @@ use admittance_admission::Formula;
 
 use crate::GroupExpression;
 
-/// Returns a short form of the formula.
 fn short(formula: &Formula) -> String {
     let both = |sides: &[Formula; 2], sign| format!("({}{sign}{})", short(&sides[0]), short(&sides[1]));
     match formula {

@@ -81,7 +81,6 @@ async fn admit(
         .await
 }
 
-/// Returns the message of a denial; `None` if the request is allowed.
 fn message(answer: &Response) -> Option<&str> {
     match &answer.verdict {
         Verdict::Deny(denial) => Some(&denial.message),

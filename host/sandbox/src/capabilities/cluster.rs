@@ -24,7 +24,7 @@ const LABELS: usize = 64;
 const BYTES_AT_ONCE: usize = 256 << 10;
 
 impl CallState {
-    /// Returns the reader of the control plane and the kind if they are granted. The plugin gets the inner error.
+    /// Returns the control plane's reader and the kind, if the kind is granted. The plugin gets the inner error.
     fn granted_reader(
         &self,
         api_version: String,

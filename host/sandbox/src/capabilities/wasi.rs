@@ -19,7 +19,7 @@ const RANDOM_MAX: u64 = 64 << 10;
 /// Links all interfaces except the environment.
 pub(super) fn link(into: &mut Linker<CallState>) -> wasmtime::Result<()> {
     wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(into)?;
-    // Rust's standard library needs these interfaces too.
+    // The proxy interfaces do not include the following ones, which Rust's standard library needs.
     cli::exit::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
     cli::terminal_input::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
     cli::terminal_output::add_to_linker::<_, WasiCli>(into, CallState::cli)?;

@@ -15,7 +15,7 @@ use super::host_calls::{Answer, parse};
 /// The prefix of keys that are reserved for Kubewarden itself.
 const RESERVED: &str = "kubewarden_internal_";
 
-/// The maximum number of entries, and the maximum size of their keys and values in bytes.
+/// The maximum number of entries, and the maximum size of all keys and values together in bytes.
 const ENTRIES: usize = 1024;
 const BYTES: usize = 1 << 20;
 

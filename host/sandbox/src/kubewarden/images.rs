@@ -57,7 +57,7 @@ struct Verification {
     required: RequiredSigners,
 }
 
-/// The signers that a verification requires. A certificate is a list of bytes.
+/// The signers that a verification requires. In the policy's JSON, a certificate is an array of its bytes.
 #[derive(Deserialize)]
 #[serde(tag = "type")]
 enum RequiredSigners {

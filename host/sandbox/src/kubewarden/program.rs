@@ -37,7 +37,8 @@ pub(super) async fn run(
     Ok(exchange.output.unwrap_or_default())
 }
 
-/// Defines the import if it is the host call, which appends its answer to standard input. It returns 1 for an error.
+/// Defines the import if it is the host call. The call appends its answer to standard input, and returns 1 for an
+/// error.
 pub(super) fn define_host_call(
     linker: &mut Linker<CallState>,
     module: &str,
@@ -49,7 +50,7 @@ pub(super) fn define_host_call(
     let returns_code =
         function.results().len() == 1 && function.results().all(|result| result.matches(&ValType::I32));
     if !HOST_CALL.contains(&(module, name)) || !takes_texts || !returns_code {
-        // The linker reports the import as unknown.
+        // The linker will report the import as unknown.
         return Ok(());
     }
     linker.func_wrap_async(module, name, |mut caller: Caller<'_, CallState>, arguments| {

@@ -73,7 +73,7 @@ impl<'a> ParsedComponent<'a> {
                 for function in section {
                     match function.ok()? {
                         lift @ CanonicalFunction::Lift { .. } => lifts.push(lift),
-                        // A function after a lifted one may refer to an item that exists only from there on.
+                        // It would move before the lifted functions, but may refer to an item that follows them.
                         _ if !lifts.is_empty() || !self.after.is_empty() => return None,
                         function => self.canonical(function)?,
                     }

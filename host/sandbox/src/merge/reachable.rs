@@ -68,7 +68,6 @@ pub(super) fn reachable(
     Some(reached)
 }
 
-/// Adds the functions that an expression refers to.
 fn add_references(
     functions: &mut Vec<Item>,
     number: usize,

@@ -133,7 +133,7 @@ async fn a_plugin_reads_the_cluster_only_if_granted() {
         cluster: [ClusterKind::new("v1", "Node")].into(),
         ..Grants::default()
     };
-    // Two tags precede the text in the result `some(text)`, and also in the error of a sandbox without a reader.
+    // `Echo` answers with `some(text)`: two tags precede the text, as in the error of a sandbox without a reader.
     let echo = sandbox_with(|config| config.cluster = Some(Arc::new(Echo::default())));
     for (sandbox, says) in [
         (&echo, "v1/Node None a"),

@@ -380,7 +380,7 @@ async fn a_prepared_plugin_is_mapped_from_a_file() {
     let plugin = sandbox().load(&again, &config()).unwrap();
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     assert!(maps.contains(path.to_str().unwrap()), "{maps}");
-    // The file may be removed while the plugin is loaded.
+    // The file may be removed even if a loaded plugin uses it.
     fs::remove_file(&path).unwrap();
     call(&plugin).await.unwrap();
 

@@ -228,7 +228,7 @@ async fn a_plugin_of_a_namespace_reads_only_that_namespace() {
 }
 
 #[tokio::test]
-async fn list_pages_contain_only_the_requested_fields() {
+async fn a_page_of_a_list_contains_only_the_requested_fields() {
     let reader = Arc::new(Reader::default());
     let cluster: Arc<dyn ClusterReader> = reader.clone();
     let sandbox = sandbox_with(|config| config.cluster = Some(cluster));
@@ -264,7 +264,7 @@ async fn list_pages_contain_only_the_requested_fields() {
     assert!(refused.contains("add `v1/Node` to `allow.cluster`"), "{refused}");
 }
 
-/// Returns a guest that asks whether this user may `get /x`, and denies with the reason or the error.
+/// Returns a guest that asks whether the request's user, or `al` if `other`, may `get /x`, and denies with the reply.
 fn asks(other: bool) -> Guest {
     let (action, option) = (TEXT + 64, TEXT + 128);
     let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
