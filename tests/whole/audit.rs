@@ -574,7 +574,7 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
         );
     }
 
-    // The audit also evaluates the policies of another system.
+    // Without chains, the audit evaluates the policies of other systems in the cluster.
     server.delete("admissionchains", "", "labels");
     let group = "admissionregistration.k8s.io";
     server.define_kind(

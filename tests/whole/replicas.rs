@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::setting::eventually;
 
 /// The environment variable with the number of changes under load, which `cargo task soak` sets. If it is set, other
-/// tests also run at full length, and have limits for what they measure.
+/// tests run at full length too, and fail if their measurements exceed a limit.
 const CHANGES: &str = "ADMITTANCE_TEST_CHANGES";
 
 /// Returns the number of changes in a soak test, or `None` in ordinary test runs.

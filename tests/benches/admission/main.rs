@@ -1,9 +1,9 @@
 //! Measures the cost of stages: `cargo task bench`.
 //!
 //! Compares a plugin with the same code called natively and as a webhook, and measures a chain of ten plugins, the
-//! proxy in front of its upstream, and the webhook server. All of these rows come from one run on one thread pool, with
-//! sequential requests, so ratios are more reliable than times. Then measures the whole program under load, and the
-//! durations of its starts and changes.
+//! proxy in front of its upstream, and the webhook server. All of these measurements come from one run on one thread
+//! pool, with sequential requests, so ratios are more reliable than times. Then measures the whole program under load,
+//! and the durations of its starts and changes.
 
 #![expect(
     clippy::unwrap_used,

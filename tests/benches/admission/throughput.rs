@@ -41,8 +41,8 @@ struct Target {
     /// The processes whose CPU time is counted.
     processes: Vec<u32>,
     connections: &'static [usize],
-    /// Whether this row is the base of other rows, which are printed as ratios to it: the rows of the same build, or
-    /// all rows if this target is another server.
+    /// Whether other rows are printed as ratios to this row. Those are the rows of the same build, or all rows if this
+    /// target is another server.
     is_base: bool,
 }
 
@@ -232,7 +232,7 @@ fn compare(title: &str, time: Duration, targets: &[Target]) -> bool {
         let rows = measure_in_turns(targets, connections, count, time);
         for (target, rounds) in &rows {
             let figures = Figures::median(rounds);
-            // Another server has a single row, which is the base of the rows of both builds.
+            // nginx is measured once, and its row is the base for the rows of both builds.
             let mut bases = rows
                 .iter()
                 .filter(|(base, _)| base.is_base && (base.suffix == target.suffix || base.name == NGINX));

@@ -356,8 +356,8 @@ impl Fleet {
                 // A kill loses the requests that the replica has accepted, so the users stop first.
                 self.end_users().await;
                 replica.program.kill().await.unwrap();
-                // The API server may also lose the first request after the kill, on a connection that it does not yet
-                // know to be closed.
+                // The API server may lose the first request after the kill too, because it may send the request on a
+                // connection that the kill has closed.
                 let create = self.creation("after-the-kill");
                 until("the API server calls another replica", async || {
                     (create().await.status == 403).then_some(())

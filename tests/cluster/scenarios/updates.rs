@@ -223,13 +223,13 @@ pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<C
     let mut creators = PodCreators::begin(&scene, sidecar_image);
     creators.until_all(OLD).await;
 
-    // The second change happens while the server still reads the first.
     for name in ["second", "third"] {
         scene.make_certificates(name).await;
     }
     let [first, third] = ["certs", "third"].map(|name| scene.authority(name));
     let both = [first.as_slice(), third.as_slice()].concat();
     scene.register_trusting(&registration, &both).await;
+    // The files change a second time while the server still reads the first change.
     scene.mount("second");
     scene.mount("third");
     until_trusted(&scene, &third).await;

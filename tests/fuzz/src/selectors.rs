@@ -43,7 +43,7 @@ pub fn selectors(input: &[u8]) {
         expected(&labels),
         "{selector} {labels:?}"
     );
-    // Each namespace also has the label that contains its name.
+    // In addition to the given labels, a namespace always has a label that contains its name.
     let resource = GroupVersionResource {
         resource: "pods".to_owned(),
         ..Default::default()

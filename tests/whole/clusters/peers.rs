@@ -65,7 +65,7 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     assert!(refused.text().contains("images"), "{}", refused.text());
     assert!(!format!("{:?}", another.log()).contains("/tunnels/clusters/"));
 
-    // The path between gateways also carries watches, and a body larger than all buffers.
+    // Watches, upgraded connections and a body larger than all buffers go through both gateways.
     let mut watch = scene.send_raw("GET", &format!("{PODS}?watch=true"), "").await;
     watch.until("\r\n\r\n").await;
     scene.server.until_watched(1).await;

@@ -48,7 +48,7 @@ impl Wire {
     /// Waits until the peer closes the connection, and returns the bytes received until then.
     pub(super) async fn ended(&mut self) -> Vec<u8> {
         let reading = self.stream.read_to_end(&mut self.read);
-        // A read error also means that the connection is closed.
+        // The result is ignored, because a read error means that the connection is closed.
         let _ = tokio::time::timeout(NEVER, reading).await.unwrap();
         std::mem::take(&mut self.read)
     }

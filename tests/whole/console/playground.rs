@@ -318,7 +318,7 @@ async fn the_playground_tries_rest_chains_with_http_requests() {
         .await;
     browser.picture("playground-rest").await;
 
-    // An unknown route and an invalid body are reported, and for the body also the line.
+    // An unknown route is reported, and an invalid body is reported with its line.
     browser.edit("object", "PUT /v1/others/web\n\n{}").await;
     browser
         .find_with("#outcome .notice.bad", "no route matches")

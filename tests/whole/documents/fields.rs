@@ -362,7 +362,7 @@ async fn keys_of_the_configuration_are_documented() {
     for (section, _) in sections {
         keys.remove(section.trim_end_matches('.').trim_end_matches("[]"));
     }
-    // The trust root may also be the path of a file.
+    // `trustRoot` may be the path of a file instead of an object, so the page lists the key as well as its fields.
     keys.insert("signatures[].keyless.trustRoot".to_owned());
     // This map has arbitrary keys.
     keys.remove("pluginHttp.credentials");

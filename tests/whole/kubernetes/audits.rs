@@ -411,7 +411,8 @@ async fn the_leader_makes_lookups_of_an_audit_as_the_configured_user() {
     check_access_reviews(&setting);
 }
 
-/// The next audit finds a change that watches missed. It starts after the interval, even without a change.
+/// Even if the leader has noticed no change, it audits all objects again after the interval, and so finds what it
+/// missed.
 #[tokio::test]
 async fn all_objects_are_audited_at_each_interval() {
     let setting = setting();

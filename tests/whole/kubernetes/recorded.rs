@@ -88,8 +88,8 @@ enum Images {
     Refused,
 }
 
-/// (file, number of calls in it, change by the mutating chains, verdict of the validating chain). In each row,
-/// kube-apiserver sets other fields of the request.
+/// (file, number of calls in it, change by the mutating chains, verdict of the validating chain). The rows differ in
+/// the fields of the request that kube-apiserver sets.
 const FILES: [(&str, usize, Change, Images); 22] = [
     ("apply-create", 1, Change::Mark, Images::Good),
     ("apply-update", 1, Change::Mark, Images::Good),

@@ -37,7 +37,8 @@ pub(super) async fn start_with(setting: &Setting, additions: &str) -> Server {
     start_as(setting, "", additions).await
 }
 
-/// Starts a server with this section about resources, and these additions to its configuration.
+/// Starts a server that reads chains from the cluster. `resources` has keys for this source of definitions, and
+/// `additions` has other keys of the configuration.
 pub(super) async fn start_as(setting: &Setting, resources: &str, additions: &str) -> Server {
     start_reading(
         setting,
@@ -46,7 +47,7 @@ pub(super) async fn start_as(setting: &Setting, resources: &str, additions: &str
     .await
 }
 
-/// Starts a server with these definitions and further keys in its configuration.
+/// Starts a server. `definitions` is a part of its configuration: the key `definitions`, and any other keys.
 pub(super) async fn start_reading(setting: &Setting, definitions: &str) -> Server {
     start_at(setting, definitions, store()).await
 }

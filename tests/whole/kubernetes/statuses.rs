@@ -132,7 +132,7 @@ async fn only_one_replica_writes_statuses() {
     assert_eq!(setting.server.count("patch", "pods/status"), 3);
 }
 
-/// Every replica is in the leader's step, even one that starts without a history.
+/// Every replica is at the same step of the rollout as the leader, even a replica that starts without a history.
 #[tokio::test]
 async fn replicas_follow_the_leader_in_a_rollout() {
     let setting = Setting::new();

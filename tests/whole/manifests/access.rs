@@ -223,7 +223,7 @@ async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
         .unwrap();
     assert!(config.contains("oci://registry.example.com/**"), "{config}");
 
-    // The program may read policies of other systems but not write them, and only if the system is configured.
+    // The program may not read policies of another system unless this system is configured, and may never write them.
     assert!(!with.object("ClusterRole", "").to_string().contains("gatekeeper"));
     let directory = tempfile::tempdir().unwrap();
     let policies = "{ kubernetes: { policies: [Kubernetes, Gatekeeper, Kubewarden, Kyverno] } } ]";

@@ -260,7 +260,8 @@ metadata: { name: replicas }
 spec: { policyName: replicas, validationActions: [Deny] }
 ";
 
-/// Files without a chain are printed too: bindings, and constraints without the plugin that evaluates them.
+/// Files that define no chain by themselves are printed too: a file with only a binding, and a file with only a
+/// constraint.
 #[tokio::test]
 async fn every_definition_file_is_printed() {
     let directory = tempfile::tempdir().unwrap();

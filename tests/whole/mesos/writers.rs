@@ -171,7 +171,7 @@ pub(super) fn received(schedulers: &[&Scheduler]) -> (Vec<SchedulerRequest>, Vec
     (received.collect(), problems.collect())
 }
 
-/// Tests the check that the other tests rely on.
+/// Tests the check [`wrong`], on which tests in other files rely.
 #[tokio::test]
 async fn lost_and_duplicate_writes_are_detected() {
     let cluster = MesosCluster::default();

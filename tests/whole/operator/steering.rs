@@ -75,7 +75,7 @@ async fn definitions_are_applied_rolled_back_and_deleted() {
 
     let applied = setup.stdout_of(apply(&[])).await;
     assert!(applied.contains("AdmissionChain/versions"), "{applied}");
-    // A reported change is already live.
+    // When `apply` reports a change, the change is live.
     assert_eq!(setup.versions_of("b").await, annotations_by(2));
     assert_eq!(setup.read("chains/versions.yaml"), chain("two.wasm", ""));
 

@@ -67,7 +67,7 @@ async fn raw(scene: &Scene, head: &str) -> String {
             let mut buffer = [0; 4096];
             match stream.read(&mut buffer).await {
                 Ok(length) if length > 0 => read.extend_from_slice(&buffer[..length]),
-                // A read error also ends the reply.
+                // The reply ends when the connection is closed or reading fails.
                 _ => break,
             }
         }
