@@ -56,7 +56,7 @@ pub struct ListedRevision {
     /// The revision without its definitions.
     #[serde(flatten)]
     pub revision: Revision,
-    /// The names of the definitions that differ from the previous revision, and of the stages whose module differs:
+    /// The names of the definitions that this revision changed, and of the stages whose module it changed:
     /// `added AdmissionChain/a`, `AdmissionChain/b`, `removed AdmissionChain/c`. Empty for the oldest revision.
     pub changed: Vec<String>,
 }
@@ -116,7 +116,7 @@ pub struct DisableRequest {
     pub expires_in: u64,
     /// The reason, in at most 1,000 characters.
     pub reason: String,
-    /// Whether the stage is still called, as in mode `Audit`.
+    /// Whether the disabled stage is still called, as in mode `Audit`.
     #[serde(default)]
     pub audit: bool,
 }

@@ -10,7 +10,7 @@ use crate::api::{CertificateStatus, ListenerStatus};
 /// Certificates that expire within this time need attention.
 pub const EXPIRES_SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// The colour of a state, in addition to its words. Later variants need more attention.
+/// The colour in which a state is shown. Later variants need more attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tone {
     Plain,

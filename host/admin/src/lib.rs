@@ -72,7 +72,7 @@ use self::{
 /// The maximum number of requests in flight, apart from probes.
 const REQUESTS: usize = 256;
 
-/// The paths of probes. Their replies are made where connections are served, so that no other reply delays them.
+/// The paths of probes. The threads that serve connections make the replies, so that no other reply delays them.
 const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Writes all metrics in Prometheus' text format.
@@ -154,7 +154,7 @@ pub fn openapi<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(m
 /// Answers the requests of the port. Cheap to clone; lives as long as the port.
 #[derive(Clone, Debug)]
 pub struct AdminService {
-    /// The routes that are served before there is a host: health, readiness and metrics.
+    /// The routes that are served while the driver starts: health, readiness and metrics.
     starting: Router,
     started: Arc<OnceLock<Router>>,
     bodies: BodyBudget,
@@ -164,7 +164,8 @@ pub struct AdminService {
 }
 
 impl AdminService {
-    /// Returns a service without a host. `bodies` limits the memory for bodies of requests.
+    /// Returns a service that answers only probes and requests for metrics until it is [started](Self::start). `bodies`
+    /// limits the memory for bodies of requests.
     pub fn new(metrics: RenderMetrics, bodies: BodyBudget) -> Self {
         Self {
             starting: operations::starting(metrics),

@@ -66,7 +66,7 @@ impl PolicySystem {
                     versions: &["v1", "v1beta1", "v1alpha1"],
                     resources: &["constrainttemplates"],
                 },
-                // Each template defines the kind of its constraints.
+                // Each template defines the kind of its constraints, so all kinds of this group are read.
                 PolicyGroup {
                     name: "constraints.gatekeeper.sh",
                     versions: &["v1beta1"],

@@ -29,8 +29,9 @@ use crate::{
     status::RolesStatus,
 };
 
-/// The time for which the writer's lease is valid, and the interval at which it is renewed.
+/// The time for which the writer's lease is valid after it was taken or renewed.
 const LEASE: Duration = Duration::from_secs(15);
+/// The interval at which the writer renews its lease.
 const RENEWAL: Duration = Duration::from_secs(4);
 /// The pause after the database could not be changed.
 const RETRY: Duration = Duration::from_secs(5);

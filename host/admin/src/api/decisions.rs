@@ -15,7 +15,7 @@ pub struct DecisionDetails {
     /// The number of older decisions with this uid.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub older: usize,
-    /// The value of `before` for the next older decisions; absent if there are none.
+    /// The value of the parameter `before` that returns the next older decisions; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
@@ -62,7 +62,7 @@ pub struct DecisionReplay {
     pub differences: Vec<Difference>,
 }
 
-/// A part of the answer to a request.
+/// A part of an answer in which a decision and its replay differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Difference {
@@ -70,7 +70,7 @@ pub enum Difference {
     Verdict,
     /// The message of a refusal.
     Message,
-    /// The resulting object.
+    /// The object that results from the patch.
     Patch,
     /// The warnings for the client.
     Warnings,
@@ -80,7 +80,7 @@ impl DecisionReplay {
     pub(crate) fn new(before: DecisionDetail, after: DecisionDetail) -> Self {
         let (old, new) = (&before.decision, &after.decision);
         let is_allowed = |detail: &DecisionDetail| !detail.decision.verdict.is_refusal();
-        // The objects of refused requests are not compared.
+        // The objects are compared only if both decisions allow the request.
         let are_allowed = is_allowed(&before) && is_allowed(&after);
         let parts = [
             (

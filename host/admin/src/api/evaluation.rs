@@ -11,8 +11,8 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct DescribedRequest {
-    /// The object: a JSON value, or a string of YAML or JSON. An AdmissionReview is a complete request, so no other
-    /// field may be given.
+    /// The object: a JSON value, or a string of YAML or JSON. If it is an AdmissionReview, which is a complete request,
+    /// no other field may be given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<Value>,
     /// The object before the operation: a JSON value, or a string of YAML or JSON.
@@ -72,7 +72,7 @@ pub struct EvaluateRequest {
 pub struct EvaluateReply {
     /// The decision of the chains on the request.
     pub decision: DecisionRecord,
-    /// The object after the chains; absent if there is none.
+    /// The object after all chains have changed it; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<Value>,
     /// The chains whose rules do not match the request.
@@ -84,7 +84,7 @@ pub struct EvaluateReply {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AppliesReply {
-    /// The number of the revision of the table.
+    /// The number of the live revision, to which the chains belong.
     pub revision: u64,
     /// The chains, sorted by whether they apply. Within each group they are in the order in which requests pass them.
     pub chains: Vec<ChainApplies>,

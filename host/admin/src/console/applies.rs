@@ -50,7 +50,7 @@ impl AppliesQuery {
     fn described(&self) -> DescribedRequest {
         let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         let object = given(&self.object);
-        // An object contains its kind and name, so the fields for them are used only without an object.
+        // An object contains its kind and name, so the form's fields `kind` and `name` are used only without an object.
         let without_object = |text: &str| given(text).filter(|_| object.is_none());
         DescribedRequest {
             kind: without_object(&self.kind),

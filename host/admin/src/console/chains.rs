@@ -39,7 +39,8 @@ pub(super) fn router() -> Router<Api> {
         .merge(candidates::router())
 }
 
-/// The characters that are not escaped in a path, besides letters and digits. Names of BCS definitions contain a `/`.
+/// The characters that are escaped in the path of a page. `/` is not escaped, because names of BCS definitions contain
+/// it.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'-')

@@ -6,9 +6,10 @@ use maud::{Markup, html};
 /// The number of unchanged lines that are shown before and after a difference.
 const CONTEXT: usize = 3;
 
-/// The limits above which two texts are not compared: their total length in bytes, and the number of pairs of lines,
-/// one from each text. In texts without common lines, every pair takes time.
+/// Two texts that have more bytes than this in total are not compared.
 const LONGEST: usize = 1 << 20;
+/// The maximum product of the numbers of lines of two texts that are compared. Without common lines, the comparison takes
+/// time for each pair of lines.
 const PAIRS: usize = 16_000_000;
 
 /// Shows the lines of both texts near their differences. The result is empty if the texts are equal, and `None` if they

@@ -47,7 +47,7 @@ use crate::{
 /// The time over which the requests of chains are counted.
 const RATE_PERIOD: Duration = Duration::from_secs(60);
 const RATE_INTERVAL: Duration = Duration::from_secs(2);
-/// The shortest time between two groups of decisions, so that browsers can render them.
+/// The shortest time between two groups of decisions. It leaves browsers time to render each group.
 const GROUP_INTERVAL: Duration = Duration::from_millis(200);
 /// The maximum number of decisions in a group; older ones are skipped.
 const GROUP: usize = 100;

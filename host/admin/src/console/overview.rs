@@ -23,7 +23,7 @@ use crate::{
     error::ApiError,
 };
 
-/// The maximum number of chains, and of revisions and denials, that this page lists.
+/// The maximum number of chains that this page lists.
 const CHAINS: usize = 8;
 const REVISIONS: usize = 5;
 const DENIALS: usize = 5;

@@ -217,7 +217,7 @@ pub(super) fn latency(microseconds: u64) -> String {
     }
 }
 
-/// Stands for a number that does not exist.
+/// The text that is shown in place of a number that does not exist.
 pub(super) const NO_NUMBER: &str = "–";
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Disables and enables stages, and steers the rollouts of their candidates, without reading definitions or stores.
+//! Disables and enables stages, and steers the rollouts of their candidates. Neither needs the definitions or their
+//! stores.
 
 use std::time::Duration;
 

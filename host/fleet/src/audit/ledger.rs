@@ -54,7 +54,7 @@ impl Ledger {
             self.resources.push(resource.to_owned());
             self.resources.len() - 1
         });
-        // An API server has a few hundred resources.
+        // The index fits, because an API server has only a few hundred resources.
         u16::try_from(position).unwrap_or(u16::MAX)
     }
 

@@ -49,8 +49,7 @@ impl ReportApi {
         }
     }
 
-    /// Returns the plural by which the API server serves reports on a namespace, or reports on objects without a
-    /// namespace.
+    /// Returns the plural, as in API paths, for reports on a namespace or for reports on objects without a namespace.
     pub fn plural(self, is_namespaced: bool) -> &'static str {
         match (self, is_namespaced) {
             (Self::PolicyReport, true) => "policyreports",

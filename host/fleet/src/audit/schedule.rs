@@ -87,7 +87,8 @@ struct ChainAudit {
 }
 
 impl Audits {
-    /// Audits all objects except in namespaces that the webhooks exclude. `name` is the installation's name.
+    /// Creates audits of all objects, except in namespaces that the webhooks exclude. `name` is the installation's
+    /// name.
     pub fn new(cluster: &Cluster, mut config: AuditConfig, name: &str, webhooks: Option<&Webhooks>) -> Self {
         let excluded = webhooks.into_iter().flat_map(Webhooks::excluded_namespaces);
         config.excluded_namespaces.extend(excluded);

@@ -294,7 +294,7 @@ fn only_conditions_that_change_get_a_new_time() {
 
 #[test]
 fn the_conditions_of_an_exception_follow_from_its_state() {
-    // (whether the exception has expired, unknown stages, status and reason of Live)
+    // (whether the exception has expired, its unknown stages, (status, reason) of the condition Live)
     for (expired, unknown, expected) in [
         (false, json!([]), ("True", "Live")),
         (false, json!(["there is no stage pods/x"]), ("True", "Live")),

@@ -30,7 +30,7 @@ pub(super) const SECRET: ResourceKind = ResourceKind {
     is_namespaced: true,
 };
 
-/// The type of the Secret, and the keys of its data.
+/// The type of the Secret.
 const TYPE: &str = "kubernetes.io/tls";
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";

@@ -25,7 +25,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 const MOST_ADDRESSES: usize = 16;
 /// The longest address. Together with a port, it has to fit into a frame of a tunnel.
 const LONGEST_ADDRESS: usize = 92;
-/// The maximum size of each field of a report, in bytes.
+/// The maximum size of all addresses in a report together, in bytes.
 const LONGEST_ADDRESSES: usize = 2048;
 const LONGEST_CA: usize = 64 * 1024;
 const LONGEST_TOKEN: usize = 8 * 1024;

@@ -165,7 +165,7 @@ pub(super) fn random_suffix(length: usize) -> Result<String, String> {
 fn random(length: usize, letters: usize) -> Result<String, String> {
     let source = SystemRandom::new();
     let mut text = String::with_capacity(length);
-    // Larger bytes are skipped, so that every character has the same probability.
+    // Bytes from `usable` on are skipped, so that every character has the same probability.
     let usable = 256 / letters * letters;
     while text.len() < length {
         let mut bytes = [0; 64];

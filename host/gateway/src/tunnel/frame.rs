@@ -9,8 +9,9 @@ use bytes::{Buf, Bytes, BytesMut};
 
 /// The prefix of every address.
 const TCP: &str = "tcp/";
-/// The longest `tcp/host:port`, and the longest ID of a cluster, in bytes.
+/// The longest `tcp/host:port`, in bytes.
 const LONGEST_ADDRESS: usize = 100;
+/// The longest ID of a cluster, in bytes.
 const LONGEST_CLUSTER: usize = 128;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
