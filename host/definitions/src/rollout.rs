@@ -37,8 +37,7 @@ pub struct RolloutDefinition {
     pub refusals: RolloutLimit,
 }
 
-/// The property of requests that selects plugin or candidate: requests with equal values are decided by the same of the
-/// two.
+/// The property of requests that selects plugin or candidate. The same plugin decides all requests with equal values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RolloutKey {
     /// The namespace, or the object's name if it has no namespace.

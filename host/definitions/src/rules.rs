@@ -200,8 +200,8 @@ fn covered_in_any_order(texts: &[&str]) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Finds the covered patterns that kube-apiserver rejects: a pattern with a subresource if the pattern that covers it
-/// comes earlier in the list, and the last pattern without a subresource if the list contains `*`.
+/// Finds the covered patterns that kube-apiserver rejects: each pattern with a subresource that an earlier pattern
+/// covers and, if the list contains `*`, the last pattern without a subresource.
 fn covered_for_kubernetes(texts: &[&str]) -> Vec<(usize, String)> {
     let mut covered = Vec::new();
     for (index, text) in texts.iter().enumerate() {

@@ -42,7 +42,7 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
-    /// Returns the noun for one text of the store in messages.
+    /// Returns the noun that messages use for one text of the store.
     fn text_noun(self) -> &'static str {
         match self {
             Self::Files => "file",

@@ -48,7 +48,7 @@ pub struct Mutator {
     pub name: String,
     /// The rules, namespaces and conditions that select requests.
     pub requests: StageSpec,
-    /// Selects objects by their labels, after the earlier mutators were applied.
+    /// Selects objects by the labels that they have after the earlier mutators were applied.
     pub labels: LabelSelector,
     pub(crate) location: FieldLocation,
     pub(crate) mutation: Mutation,

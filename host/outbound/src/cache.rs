@@ -107,7 +107,7 @@ pub(crate) enum CacheLookup {
     Send,
 }
 
-/// The options of a private cache without heuristic freshness: no response is shared between keys.
+/// The options of a private cache, as no response is shared between keys. Freshness is never guessed.
 const OPTIONS: CacheOptions = CacheOptions {
     shared: false,
     cache_heuristic: 0.0,
@@ -165,7 +165,7 @@ impl Cache {
         }
     }
 
-    /// Removes the cached responses of a URI, whose content the caller's request may change.
+    /// Removes the cached responses of a URI, because a request may change what it returns.
     pub(crate) fn invalidate(&self, uri: &Uri) {
         let mut entries = self.entries();
         let keys: Vec<_> = entries

@@ -66,7 +66,7 @@ fn move_addresses<'r>(
     patch.ensure_array(&to, subset.addresses.is_some());
     let end = to.with_trailing_token("-");
     for (moved, at) in reachable.into_iter().enumerate() {
-        // Each move shifts the elements that follow by one.
+        // Each move shifts the following elements by one.
         patch.move_to(from.with_trailing_token(at - moved), &end);
     }
     if all {

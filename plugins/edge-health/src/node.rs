@@ -56,8 +56,8 @@ pub(crate) struct Reachability {
 }
 
 impl Reachability {
-    /// Returns whether the node counts as reachable although the control plane has lost contact with it. A node that is
-    /// marked as unhealthy does not, unless marks are ignored.
+    /// Returns whether the node counts as reachable although the control plane has lost contact with it. A node with
+    /// the annotation [`UNHEALTHY`] counts only if that annotation is ignored.
     pub(crate) fn is_presumed_reachable(self, node: &Node) -> bool {
         node.is_unknown() && (self.always_reachable || !node.is_marked_unhealthy())
     }

@@ -96,7 +96,7 @@ impl<'a> Reference<'a> {
         })
     }
 
-    /// Returns whether the image may change: the reference has no digest, and no tag or the tag `latest`.
+    /// Returns whether the reference means the latest image: it has no digest, and no tag or the tag `latest`.
     pub(crate) fn is_latest(&self) -> bool {
         self.digest.is_none() && self.tag.is_none_or(|tag| tag == "latest")
     }

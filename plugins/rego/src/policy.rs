@@ -208,7 +208,7 @@ fn unknown_functions(module: &Module, defined: &BTreeSet<String>) -> Vec<String>
     unknown
 }
 
-/// Returns a mistake for each rule `violation` without a message. The engine would report one only at a request.
+/// Returns a mistake for each rule `violation` without a message. The engine would report it only during a request.
 fn wrong_violations(module: &Module) -> Vec<String> {
     let mut mistakes = Vec::new();
     for rule in &module.policy {

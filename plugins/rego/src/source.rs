@@ -19,7 +19,7 @@ use regorus::{Engine, PolicyLengthConfig};
 
 use crate::{functions, policy, walk};
 
-/// The maximum length of a line, in characters: insertions lengthen the lines of generated policies.
+/// The maximum length of a line, in characters. It is large, because insertions lengthen generated policies' lines.
 const LONGEST_LINE: NonZeroU32 = NonZeroU32::new(1 << 16).unwrap();
 
 /// The field of the input that replaces `data.inventory`.

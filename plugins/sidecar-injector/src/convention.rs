@@ -29,7 +29,7 @@ pub(crate) struct AnnotationPair {
 /// The syntax of the annotations' values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// The status lists the containers.
+    /// The status annotation lists the injected containers.
     Admittance,
     /// A status annotation with the value `injected` prevents another injection.
     KubeSidecarInjector,
@@ -101,8 +101,7 @@ impl Conventions {
         self.main.style == Style::KubeSidecarInjector && is_system(namespace)
     }
 
-    /// Returns the choice in an annotation of a template or its workload; annotations of the convention take
-    /// precedence.
+    /// Returns the choice that a template or its workload makes. The annotation of the convention takes precedence.
     pub(crate) fn answer<'a>(
         &'a self,
         template: &'a PodTemplate<'_>,

@@ -134,7 +134,7 @@ impl Builder<'_> {
                     self.put(value, flaws)
                 }
             },
-            // The events of the anchored node come next, with the spans of that node. The alias has its own span.
+            // The events of the alias's node follow. Their spans are elsewhere, so the span of the alias is added here.
             Event::Alias(_) => {
                 self.extend(bytes(span).end);
                 Ok(None)

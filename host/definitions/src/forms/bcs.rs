@@ -240,7 +240,7 @@ fn read_client(node: &Node<'_>) -> Option<WebhookDefinition> {
         .optional("url")
         .filter(|url| !matches!(url.silent().string(), Some("")));
     let target = match url {
-        // As in the driver, the URL has precedence over the service. The driver returns both.
+        // As in the driver, the URL has precedence over the service. Documents from the driver have both.
         Some(url) => {
             fields.ignore(&["namespace", "name", "path", "port"]);
             client::url(&url, &protocol)

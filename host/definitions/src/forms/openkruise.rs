@@ -124,7 +124,7 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     Some((chain, canary))
 }
 
-/// Returns the chain's name. Names decide the order of calls, so it begins like the name of OpenKruise's webhook.
+/// Returns the chain's name. It begins like the name of OpenKruise's webhook, because names decide the order of calls.
 fn chain_name(name: &str) -> String {
     format!("kruise-sidecarset-{name}")
 }

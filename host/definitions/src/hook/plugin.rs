@@ -36,7 +36,7 @@ pub enum PluginRole<'a> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PluginPart<'a> {
-    /// The name in logs and in the history: the stage's name or, for a member of a group, `images/signed`.
+    /// The name in logs and the history: the stage's name; for a group's member, stage and member: `images/signed`.
     pub name: Arc<str>,
     /// The path of the plugin's field relative to the stage, such as `.plugin` or `.group.plugins.signed`.
     pub path: String,
@@ -127,7 +127,7 @@ impl PluginDefinition {
     }
 }
 
-/// A plugin to compare with a stage's plugin. It is also called, but decides only requests in its rollout.
+/// A plugin to compare with a stage's plugin. Both are called, but the candidate decides only requests in its rollout.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CandidateDefinition {

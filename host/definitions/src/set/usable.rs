@@ -220,7 +220,7 @@ impl Classifier<'_> {
                     let entry = self.files.remove(index);
                     self.reject(entry, reasons);
                 } else {
-                    // `chains` reports mistakes in files.
+                    // Mistakes in files remain; `DefinitionSet::chains` reports them.
                     continue;
                 }
                 is_done = false;

@@ -93,7 +93,7 @@ impl FileStore {
         Ok(mistakes.into_result(())?)
     }
 
-    /// Logs the directories that have become empty since the last read. If no chain is left, every request passes.
+    /// Warns about directories that have become empty since the last read: without any chain, every request passes.
     async fn warn_of_empty_directories(&self) -> Result<(), StoreError> {
         let paths = self.paths.clone();
         let find = move || paths.iter().filter_map(|path| empty_directory(path)).collect();
@@ -241,7 +241,7 @@ impl DefinitionStore for FileStore {
             };
             tokio::select! {
                 _ = watch.changed() => return,
-                // Another caller has read the files, so changes are relative to its read.
+                // Another caller has read the files, so changes are now relative to that read.
                 _ = read.changed() => {}
             }
         }

@@ -161,7 +161,7 @@ impl Listing {
                 }
             };
             for file in files {
-                // A file may be given in addition to its directory. A missing file is reported when it is read.
+                // A file that is also in a given directory is listed once. A missing file is reported when it is read.
                 if seen.insert(fs::canonicalize(&file).unwrap_or_else(|_| file.clone())) {
                     let found = stamp(fs::metadata(&file));
                     listing.files.push((file, found));

@@ -57,7 +57,7 @@ pub enum PatchPolicy {
     Retain,
     /// The existing annotation is replaced.
     Overwrite,
-    /// The existing value, which is JSON, is changed by this value, a JSON Merge Patch.
+    /// The value is a JSON Merge Patch, which is applied to the existing value.
     MergePatchJson,
 }
 
@@ -173,7 +173,7 @@ pub(super) fn named(
     named
 }
 
-/// Reads the containers of both lists, whose names must differ.
+/// Reads the containers and the init containers, which must all have different names.
 pub(super) struct Reader<'a> {
     taken: BTreeSet<String>,
     volumes: Vec<(String, Value)>,

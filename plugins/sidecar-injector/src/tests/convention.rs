@@ -123,7 +123,6 @@ fn missing_image_pull_secrets_are_added() {
     assert_eq!(places, ["/imagePullSecrets/1", "/imagePullSecrets/2"]);
 }
 
-/// Each row is tested with the default settings, with the mode `optIn`, and with the whole convention.
 /// kube-sidecar-injector has injected by default since its commit 612007d of 2022.
 #[test]
 fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
@@ -133,7 +132,7 @@ fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
     let own = json!({"convention": "admittance"});
     let whole = json!({"convention": "kubeSidecarInjector"});
     let whole_opt_in = json!({"convention": "kubeSidecarInjector", "mode": "optIn"});
-    // Each row has annotations, and whether each of the six combinations injects.
+    // (annotations, whether the plugin injects with each of the six settings)
     let table: [(Value, [bool; 6]); 20] = [
         (json!({}), [true, false, true, true, true, false]),
         (json!({ASK: "yes"}), [true, true, true, true, true, true]),
@@ -165,7 +164,7 @@ fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
             json!({ASK: "yes", DONE: "failed"}),
             [true, true, true, true, true, true],
         ),
-        // The plugin's own annotation takes precedence. With the whole convention, it has no effect.
+        // The plugin's own annotation takes precedence. With the convention `kubeSidecarInjector`, it has no effect.
         (
             json!({ASK: "no", INJECT: "true"}),
             [true, true, true, true, false, false],
@@ -223,7 +222,7 @@ fn system_namespaces_are_not_injected() {
         ("kube-public", &whole_always, json!({}), false),
         ("kube-node-lease", &whole, json!({ASK: "yes"}), true),
         ("shop", &whole, json!({ASK: "yes"}), true),
-        // With the plugin's own annotation, the annotation of the convention is ignored; the mode still applies.
+        // By default, only the mode and the plugin's own annotation can inject here, not kube-sidecar-injector's.
         ("kube-system", &usual, json!({ASK: "yes"}), false),
         ("kube-system", &opt_in, json!({ASK: "yes"}), false),
         ("kube-system", &usual, json!({}), true),

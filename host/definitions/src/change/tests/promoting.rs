@@ -164,7 +164,7 @@ fn a_refused_promotion_says_why() {
     let change = both.promote(&"Validating:pods/images".parse().unwrap()).unwrap();
     assert_eq!(summary(&change), "AdmissionChain/pods Changed; ~v.yaml");
 
-    // A definition that shares its file must be edited there.
+    // A stage cannot be promoted if its definition shares a file with others.
     let beside = set(&[("f.yaml", &format!("{mutating}---\n{}", super::chain("other")))]);
     let error = beside.promote(&"pods/images".parse().unwrap()).unwrap_err();
     assert_eq!(

@@ -7,7 +7,7 @@ pub(super) fn kinds_read(text: &str) -> Option<Vec<&str>> {
     for (at, _) in text.match_indices("inventory") {
         let after = text.get(at + "inventory".len()..).unwrap_or_default();
         let (scope, mut rest) = segment(after)?;
-        // The segments before the kind: the namespace, if the objects are namespaced, and the version.
+        // The number of segments before the kind: the namespace, if the objects are namespaced, and the version.
         let before = match scope? {
             "namespace" => 2,
             "cluster" => 1,

@@ -25,7 +25,8 @@ use crate::{
     selectors,
 };
 
-/// The name of the chain with all mutators. Names decide the order of calls, so it begins like Gatekeeper's webhooks.
+/// The name of the chain with all mutators. It begins like the names of Gatekeeper's webhooks, because names decide the
+/// order of calls.
 pub(super) const CHAIN: &str = "gatekeeper-mutation";
 /// The name of the stage, and of Gatekeeper's webhook.
 const STAGE: &str = "mutation.gatekeeper.sh";
@@ -129,7 +130,7 @@ impl MutatorDocument {
         &self.mutator.name
     }
 
-    /// Reports mutators of one kind whose locations contradict each other: Gatekeeper applies neither.
+    /// Reports a contradiction with the location of another mutator for the same objects: Gatekeeper applies neither.
     pub(super) fn check_consistency(
         &self,
         others: &[&Self],

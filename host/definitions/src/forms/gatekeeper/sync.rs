@@ -73,7 +73,7 @@ pub(super) fn read_kind(node: &Node<'_>) -> Option<GroupVersionKind> {
     })
 }
 
-/// Reads an entry of `match`. The entry excludes its namespaces from the processes that it lists.
+/// Reads an entry of `match`, which lists namespaces and the processes from which they are excluded.
 fn read_exclusion(node: &Node<'_>, sync: &mut SyncDocument) {
     let Some(mut fields) = node.object() else {
         return;

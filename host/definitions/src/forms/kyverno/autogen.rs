@@ -98,7 +98,7 @@ impl PodPlacement {
         }
     }
 
-    /// Returns the name of an additional stage; `None` for the policy's own.
+    /// Returns the name of an additional stage; `None` for the stage of the policy itself.
     pub(super) fn stage_name(self) -> Option<&'static str> {
         match self {
             Self::Object => None,
@@ -107,7 +107,7 @@ impl PodPlacement {
         }
     }
 
-    /// Rewrites an expression for objects with this placement, like Kyverno. `role` is `None` for match conditions.
+    /// Rewrites an expression for objects with this placement, as Kyverno does. `role` is `None` for match conditions.
     pub(super) fn rewrite(self, phase: Phase, role: Option<Role>, text: &str) -> String {
         let is_rewritten = match phase {
             Phase::Validating => true,

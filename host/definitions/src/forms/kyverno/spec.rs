@@ -198,7 +198,7 @@ fn read_evaluation(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool
             "write `mode: Kubernetes`, or keep it for Kyverno's command",
         );
     }
-    // Audits evaluate every chain, whatever Kyverno's setting for background scans is.
+    // The field is only checked. Audits evaluate every chain, even if Kyverno's background scans are disabled.
     if let Some(node) = fields.optional("background") {
         is_enabled(&node);
     }

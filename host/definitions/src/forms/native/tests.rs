@@ -220,7 +220,7 @@ fn a_rule_is_read_with_its_defaults() {
     }
 }
 
-/// (fields of the `spec`, fields of the stage, resulting values)
+/// Each row has fields of the `spec`, fields of the stage, and the resulting values.
 #[test]
 fn omitted_phases_and_policies_have_defaults() {
     let table = [

@@ -89,7 +89,7 @@ impl Canary {
     }
 }
 
-/// Excludes the Pods of the canaries from their bases. A paused canary has no stage, and excludes nothing.
+/// Excludes the Pods that each canary selects from its base. A paused canary has no stage, and excludes nothing.
 pub(super) fn prefer(canaries: &[&Canary], chains: &mut [ChainDefinition]) {
     for canary in canaries {
         let find = |chains: &[ChainDefinition], name| {

@@ -59,7 +59,7 @@ pub fn setting_location(
     Some(location)
 }
 
-/// Returns the current location of the module reference in the stage at this location; `None` if the file has none.
+/// Returns the current location of the module reference in the stage at this location; `None` if it is no longer there.
 pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;

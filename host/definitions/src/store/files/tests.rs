@@ -110,7 +110,7 @@ async fn a_commit_writes_all_changes_or_none() {
     let after = "chains/a.yaml=2 chains/c.yaml=2 more.yaml=more";
     assert_eq!(place.read().await, after);
 
-    // The change expects a text that differs from the file's, as after another writer's change.
+    // Each change expects another text than the file has, as if another program had changed the file.
     for wrong in [
         place.change("chains/c.yaml", Some("1"), None),
         place.change("chains/c.yaml", None, Some("3")),

@@ -108,7 +108,7 @@ fn one_unwritable_file_prevents_the_whole_change() {
     );
     assert!(message.starts_with(&expected), "{message}");
     assert_eq!(place.tree(), place.old());
-    // The directory of the new file may also be missing.
+    // The change also fails if the directory of the new file is missing.
     let mut changes = place.changes();
     changes[2].path = place.path("nowhere/made.yaml");
     error(&changes);
