@@ -242,7 +242,8 @@ impl HostBuilder {
     }
 
     /// Trusts CAs in the `caBundle` of webhooks even if their RSA keys have only 1024 to 2047 bits. Such keys can be
-    /// broken, so this is a temporary measure until the CAs are replaced. Default: calls to these webhooks fail.
+    /// broken, so this is a temporary measure until the CAs are replaced. Default: calls to webhooks with such a CA
+    /// fail.
     pub fn accept_short_webhook_keys(mut self) -> Self {
         self.accepts_short_keys = true;
         self

@@ -35,7 +35,7 @@ pub enum Error {
         "the change of definitions to revision {revision} was interrupted, and cannot be completed: {source}"
     )]
     IncompleteChange {
-        /// The revision of the change.
+        /// The revision that the change would have created.
         revision: u64,
         /// The error of the store.
         source: StoreError,

@@ -50,8 +50,8 @@ impl TableProblem {
         Some(Self::after(before, Arc::new(Error::BadDefinitions(bad.to_vec()))))
     }
 
-    /// Returns the new definitions that are not live as written, provided that the others are live. The list is empty
-    /// if none of the new definitions is live.
+    /// Returns the new definitions that are not live as written. The list is empty if the whole previous table stays
+    /// live.
     pub(crate) fn bad(&self) -> &[BadDefinition] {
         match &*self.error {
             Error::BadDefinitions(bad) => bad,

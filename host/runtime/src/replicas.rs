@@ -74,7 +74,7 @@ pub struct Membership {
     pub is_led: bool,
     /// Whether this program lacks the permission to share reports.
     pub is_refused: bool,
-    /// The reason why these values may be out of date.
+    /// The reason why this membership may be out of date.
     pub problem: Option<String>,
 }
 
@@ -218,8 +218,8 @@ impl Replicas {
 }
 
 impl WaitingLog {
-    /// Logs once which replicas are missing, and once that the waiting has ended. Replicas that are still preparing the
-    /// change, without a problem, are logged only after [`SLOW`].
+    /// Logs once for which replicas the others wait, and once that the waiting has ended. Replicas that are still
+    /// preparing the change, without a problem, are logged only after [`SLOW`].
     fn log(&mut self, missing: &[Missing]) {
         if missing.is_empty() {
             self.since = None;
@@ -268,7 +268,7 @@ fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Opt
     before.insert(report).clone()
 }
 
-/// Returns the rollouts that this replica reports, limited in number and length. `name` is its own name.
+/// Returns the rollouts that this replica reports, limited in number and length. `name` is the name of this replica.
 fn bounded(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgress> {
     rollouts.sort_by_key(|rollout| Reverse(rollout.since));
     rollouts.truncate(MOST_ROLLOUTS);

@@ -94,7 +94,7 @@ pub struct Problem {
     pub since: Moment,
     /// The number of attempts to go live so far.
     pub attempts: u64,
-    /// The time of the next attempt without a change; absent if a retry cannot help.
+    /// The time of the next attempt, unless the definitions change earlier; absent if a retry cannot help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_attempt: Option<Moment>,
     /// The mistakes. Each is a sentence that says where the mistake is, what is wrong, and how to fix it.
@@ -117,7 +117,7 @@ pub struct BadDefinitionStatus {
     pub id: Option<String>,
     /// The reasons, a sentence each.
     pub reasons: Vec<String>,
-    /// The version that is served instead.
+    /// The version that is served instead of this definition.
     pub served: Served,
 }
 
@@ -217,7 +217,7 @@ pub struct ChainStatus {
     pub name: String,
     /// The phase in which its stages are called.
     pub phase: Phase,
-    /// The requests that match the chain's rules but do not reach the chains; absent if all of them do.
+    /// The requests that match the chain's rules but are not sent to this host; absent if all of them are sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreached: Option<Unreached>,
     /// The stages, in the order in which they are called.

@@ -152,7 +152,7 @@ impl Watch {
         }
     }
 
-    /// Returns the content of the paths once two checks in a row find the same, or once it has kept changing for too
+    /// Returns the content of the paths when two checks in a row have found the same, or when it keeps changing for too
     /// long.
     async fn until_quiet(&self, mut found: Fingerprint) -> Fingerprint {
         let latest = Instant::now() + self.config.hold * PATIENCE;

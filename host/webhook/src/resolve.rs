@@ -49,7 +49,7 @@ impl Resolve {
         self.0.get(key(host).as_ref())
     }
 
-    /// Replaces the host and port of `uri` by its entry in the table; `None` without an entry.
+    /// Returns `uri` with the host and port from the table; `None` if the table has no entry for its host.
     pub(crate) fn dial(&self, uri: &Uri) -> Option<Uri> {
         let Address(authority) = self.get(uri.host()?)?;
         let mut parts = http::uri::Parts::default();

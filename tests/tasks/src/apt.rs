@@ -26,8 +26,8 @@ pub(crate) struct Apt {
 }
 
 impl Apt {
-    /// Fetches package lists into `directory`, which also keeps the packages. Error messages begin with `purpose`,
-    /// which says what comes from the packages.
+    /// Fetches package lists into `directory`, which also keeps the packages. Error messages begin with `purpose`, such
+    /// as `the browser comes`, and continue with `from the packages`.
     pub(crate) fn new(directory: &Path, log: PathBuf, purpose: &str) -> Result<Self, Error> {
         let apt = Self {
             directory: directory.to_owned(),
@@ -66,7 +66,8 @@ impl Apt {
         self.directory.join("packages")
     }
 
-    /// Returns an apt-get command that uses these lists. It changes the machine only if it installs packages.
+    /// Returns an apt-get command that uses only the package lists in `directory`. It changes the machine only if it
+    /// installs packages.
     fn get(&self) -> Command {
         let mut command = Command::new("apt-get");
         let mut option = |name: &str, value: OsString| {

@@ -23,7 +23,7 @@ pub(crate) struct Bench {
     /// The profile of Cargo, to try the benchmarks with a development build.
     #[arg(long, default_value = "release", hide = true)]
     profile: String,
-    /// The blocks to measure, and options of `cargo bench`.
+    /// The blocks of benchmarks to measure, such as `mesos`, and options of `cargo bench`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<OsString>,
 }

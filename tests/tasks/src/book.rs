@@ -7,7 +7,7 @@ use crate::{
     tool::Tool,
 };
 
-/// mdBook with its search, without its other features.
+/// mdBook, compiled with only its search feature.
 const MDBOOK: Tool = Tool {
     name: "mdbook",
     version: "0.5.4",

@@ -71,7 +71,7 @@ pub(crate) fn target_directory() -> PathBuf {
     }
 }
 
-/// Returns a program of this workspace as built with a profile, `debug` or `release`.
+/// Returns the path of a program of this workspace. `profile` is `debug` or `release`.
 pub(crate) fn built(profile: &str, name: &str) -> Result<PathBuf, Error> {
     let path = target_directory()
         .join(profile)
@@ -86,7 +86,7 @@ pub(crate) fn built(profile: &str, name: &str) -> Result<PathBuf, Error> {
 /// root.
 pub(crate) fn cargo_command() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Cargo sets variables for this program. Build scripts would run again if they saw them.
+    // Cargo sets variables for this program. Build scripts would run again if they saw these variables.
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {

@@ -95,7 +95,7 @@ enum Task {
     /// The first time, the API server is compiled from the packages of Debian 12, into
     /// target/kubernetes; that takes some minutes and needs the network.
     Cluster {
-        /// Passed on to the program that does it; see `cargo task cluster -- --help`.
+        /// Passed on to the task's program; see `cargo task cluster -- --help`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
@@ -105,13 +105,13 @@ enum Task {
         /// The number of changes to chains that three replicas and three drivers serve; 0 for none.
         #[arg(long, default_value_t = 500)]
         changes: u32,
-        /// Passed on to the program that does it; see `cargo task soak -- --help`.
+        /// Passed on to the task's program; see `cargo task soak -- --help`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
     /// Attack the program in every known way, and measure well-behaved requests during each attack.
     Hostile {
-        /// Passed on to the program that does it; see `cargo task hostile -- --help`.
+        /// Passed on to the task's program; see `cargo task hostile -- --help`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },

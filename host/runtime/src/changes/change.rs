@@ -79,7 +79,7 @@ pub enum ChangeError {
     /// The resulting definitions cannot be loaded.
     #[error(transparent)]
     Table(#[from] Error),
-    /// The revision does not exist, or the new one cannot be written.
+    /// The requested revision does not exist, or the new revision cannot be written.
     #[error(transparent)]
     History(#[from] HistoryError),
     /// There is no history. Changes of files are first written to a history, so that a start after a crash can complete

@@ -46,7 +46,7 @@ fn write_row(outcome: &Outcome, row: &TraceRow) {
     }
 }
 
-/// Returns the beginning of a patch without serializing the rest, which may have megabytes.
+/// Returns the beginning of a patch without serializing the rest, which may be megabytes long.
 fn beginning(patch: &Patch) -> String {
     let mut beginning = TruncatedWriter(Vec::with_capacity(256));
     // Serializing fails when the limit is reached.

@@ -99,7 +99,7 @@ async fn edited(source: &Source, edit: Arc<Edit>) -> Result<(Change, Option<Mist
             }
         }
         change.files.retain(|file| file.before != file.after);
-        // If the stored text differs from the applied one, the definition is written even if it is in force.
+        // An applied definition that is in force is written nevertheless if the store has a different text.
         let stored = change.set.documents();
         for (id, effect) in &mut change.effects {
             let applied = stored.iter().find(|stored| stored.id == *id);

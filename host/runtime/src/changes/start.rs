@@ -171,7 +171,7 @@ async fn first_table(source: &mut Source, history: &History) -> Result<FirstTabl
     }
 }
 
-/// Writes the files of an interrupted change that were not written yet, unless they have changed since.
+/// Completes an interrupted change: writes each file that was not written yet, unless it has changed since.
 async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), Error> {
     let Some(last) = history.last().filter(|last| !last.pending.is_empty()).cloned() else {
         return Ok(());

@@ -13,8 +13,8 @@ use crate::{
 
 impl Host {
     /// Builds a table of the live chains for audits, with their exact modules and without candidates. Its plugins run
-    /// in the slots of [evaluations](Self::evaluate), and its outcomes are not observed. Without `call_webhooks`, the
-    /// table lacks the stages that call webhooks.
+    /// in the slots of [evaluations](Self::evaluate), and its outcomes are neither counted nor recorded. Without
+    /// `call_webhooks`, the table lacks the stages that call webhooks.
     ///
     /// # Errors
     ///

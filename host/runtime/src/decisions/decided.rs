@@ -9,7 +9,7 @@ use bytestring::ByteString;
 use super::DecisionVerdict;
 use crate::Moment;
 
-/// A request with its outcome. Objects are text; the resulting object is the request's object with the patch applied.
+/// A request with its outcome. The request's objects are in `texts`, and the resulting object follows from the patch.
 #[derive(Debug)]
 pub(crate) struct DecidedRequest {
     pub(crate) request: Request,

@@ -25,7 +25,7 @@ struct ChainCounts {
 }
 
 /// Returns the rates of these decisions, which are sorted from the newest to the oldest. If `is_cut`, the log no longer
-/// covers the whole period, and the rates are computed from the oldest decision on.
+/// covers the whole period, and the rates cover the time since the oldest decision.
 pub(super) fn chain_rates(
     decisions: impl Iterator<Item = LogEntry>,
     within: Duration,

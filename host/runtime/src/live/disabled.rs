@@ -64,7 +64,7 @@ pub struct Disabling {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Switched {
-    /// The disabled stage; after enabling, the stage that was disabled until now.
+    /// The stage that was disabled or, after enabling it, the stage as it was disabled before.
     pub disabled: DisabledStage,
     /// The previous state; absent if the stage was not disabled before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,7 +78,7 @@ pub struct Switched {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DisableError {
-    /// There is no stage of this name, or its state does not allow the action.
+    /// There is no stage of this name that can be disabled, enabled or steered in this way.
     #[error("{0}")]
     NotFound(String),
     /// The state of the rollout does not allow the action.

@@ -1,4 +1,4 @@
-//! Complete tables that wait to go live until all replicas have prepared the same table.
+//! Keeps tables that are ready but wait to go live until all replicas have prepared the same table.
 
 use std::{sync::Arc, time::Duration};
 

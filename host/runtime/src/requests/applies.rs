@@ -52,9 +52,9 @@ pub enum Applies {
     Yes,
     /// Something does not match.
     No,
-    /// The answer depends on the missing object or name of the request.
+    /// The answer depends on the object or the name, which the request lacks.
     Depends,
-    /// A lookup or a condition failed, which would be a failure of the stage.
+    /// A lookup or a condition failed, so the stage would fail.
     Unknown,
 }
 
@@ -63,7 +63,7 @@ impl Host {
     /// changes its object. No hook is called. A request without objects represents any object of its kind and
     /// namespace.
     ///
-    /// Chains that apply come first; within each group, chains are in the order in which requests pass them.
+    /// Chains that apply come first. Apart from that, chains are in the order in which requests pass them.
     pub async fn applies(&self, request: &Request) -> Vec<ChainApplies> {
         let table = self.table();
         let deadline = Deadline::after(table.request_timeout);

@@ -187,7 +187,8 @@ impl PartialBody {
         while !part.is_empty() {
             let free = self.last_piece.capacity() - self.last_piece.len();
             if free == 0 {
-                // A piece is limited, so that a client cannot take much memory by only announcing a large body.
+                // The size of a piece is limited, so that a client cannot take much memory by only announcing a large
+                // body.
                 let size = part.len().saturating_add(rest.unwrap_or(self.length)).min(PIECE);
                 memory.take(size)?;
                 let complete = std::mem::replace(&mut self.last_piece, Vec::with_capacity(size));

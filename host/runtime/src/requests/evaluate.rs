@@ -50,7 +50,7 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum EvaluatedChains<'a> {
-    /// The chains of definitions that are not applied.
+    /// The chains of the definitions in a text, which need not be applied.
     Text {
         /// One or more definitions, as in a file.
         text: &'a str,

@@ -26,7 +26,7 @@ struct StageCounts {
     results: Results,
     state: StageState,
     last_failure: Option<FailureStatus>,
-    /// The recent calls; `None` before the first call, because most stages of a large table are never called.
+    /// The recent calls; `None` before the first call, to save memory for stages that are never called.
     recent: Option<Recent>,
     /// The failure policy for which the stage's failure metrics were initialized.
     metrics: Option<FailurePolicy>,
@@ -45,7 +45,7 @@ struct Durations {
 pub(crate) struct Statistics(Mutex<HashMap<(String, String), Weak<StageStatistics>>>);
 
 impl Statistics {
-    /// Returns the statistics of this stage with this hook, which tables share until none has the stage.
+    /// Returns the statistics of this stage with this hook. Tables with the stage share them.
     pub(crate) fn get_or_create(&self, stage: &str, hook: &str) -> Arc<StageStatistics> {
         let mut statistics = self.0.lock();
         let key = (stage.to_owned(), hook.to_owned());

@@ -116,7 +116,7 @@ async fn an_evaluation_loads_a_plugin_that_is_not_applied() {
 
 /// The host has a single slot. The live plugin gets it, and answers while evaluations loop.
 #[tokio::test]
-async fn a_looping_evaluation_takes_no_slot_of_requests() {
+async fn a_looping_evaluation_takes_no_slot_from_requests() {
     let scene = Scene::new();
     module(&scene, "allows.wasm", &Guest::default());
     module(&scene, "loops.wasm", &Guest::running("(loop $again (br $again))"));
@@ -196,7 +196,7 @@ async fn an_evaluation_can_replace_the_settings_of_a_live_chain() {
 }
 
 #[tokio::test]
-async fn a_mistake_in_an_evaluated_text_names_its_line() {
+async fn a_mistake_in_an_evaluated_text_is_reported_with_its_line() {
     let scene = Scene::new();
     let host = start(&scene, small()).await;
     for (text, expected) in [

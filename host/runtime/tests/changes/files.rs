@@ -53,7 +53,7 @@ async fn a_fifo_among_the_files_delays_no_change_and_no_rollback() {
 
 /// A part of a file may be a valid file with fewer chains, so readers wait until the file is complete.
 #[tokio::test]
-async fn a_file_is_read_once_it_is_written_completely() {
+async fn a_file_is_read_only_after_it_is_written_completely() {
     let scene = Scene::new();
     let both = |path: &str| format!("{}---\n{}", chain("a", path), chain("b", path));
     scene.write("ab.yaml", &both("1"));

@@ -87,7 +87,7 @@ pub(crate) fn live(host: &Host) -> String {
     });
     let problem = if status.problem.is_some() { " !" } else { "" };
     let text = format!("{}{}{problem}", status.revision, chains.collect::<String>());
-    // The status describes the live table.
+    // The status must agree with the live table.
     let table = host.table();
     assert_eq!(table.revision(), status.revision);
     for chain in &status.chains {

@@ -95,7 +95,7 @@ async fn definitions_of_stores_and_files_are_live_together() {
     );
     host.reload().await.unwrap();
     assert_eq!(live(&host), "5 a=2 n/y=1");
-    // Revisions contain the entries of the store, so they can be compared.
+    // Revisions contain the entries of the store, so a comparison shows how the entries changed.
     let comparison = host.compare(1, 2).unwrap().text;
     let lines: Vec<_> = comparison.lines().filter(|line| line.contains("url")).collect();
     assert_eq!(

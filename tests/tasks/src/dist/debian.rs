@@ -79,7 +79,7 @@ fn control_file(contents: &Contents) -> Result<String, Error> {
     ))
 }
 
-/// Returns the maintainer of the package: Debian's variables, or else the author of the last commit.
+/// Returns the package's maintainer from Debian's environment variables, or else the author of the last commit.
 fn maintainer() -> Result<String, Error> {
     if let (Ok(name), Ok(address)) = (env::var("DEBFULLNAME"), env::var("DEBEMAIL")) {
         return Ok(format!("{name} <{address}>"));

@@ -11,7 +11,7 @@ use crate::{
     folders::{at, copy_into, create_directory},
 };
 
-/// The user of the process, as in `admittance kubernetes manifests`. It owns no file of the image.
+/// The user that runs the program, the same as in `admittance kubernetes manifests`. It owns no file of the image.
 const USER: &str = "65532:65532";
 
 /// The bundle of public certificate authorities in Debian and its derivatives.

@@ -44,7 +44,7 @@ impl Machine {
         format!("{}-linux-gnu-gcc", self.0)
     }
 
-    /// Returns the root directory of the libraries. Those for another machine are where Debian's cross-compilation
+    /// Returns the root directory of the libraries. Libraries for another machine are where Debian's cross-compilation
     /// packages install them.
     pub(super) fn libraries(&self) -> String {
         if self.is_this_one() {

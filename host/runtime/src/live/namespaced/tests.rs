@@ -48,7 +48,7 @@ fn places(allowed: &NamespacedChains, chain: &ChainDefinition) -> Vec<String> {
 }
 
 #[test]
-fn only_expressions_are_allowed_by_default() {
+fn namespaced_chains_may_use_only_expressions_by_default() {
     let chain = chain();
     assert_eq!(
         (chain.name.as_str(), chain.namespace.as_deref()),
@@ -84,7 +84,7 @@ fn only_expressions_are_allowed_by_default() {
         ) && text.contains("`definitions[].kubernetes.namespaced.modules`"),
         "{text}"
     );
-    // A chain without a namespace was written by the operator.
+    // A chain without a namespace was written by the operator, so it may use everything.
     let mut of_all = chain;
     of_all.namespace = None;
     assert!(none.mistakes(&of_all).is_empty());

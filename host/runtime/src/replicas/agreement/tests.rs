@@ -41,7 +41,7 @@ fn decide(target: &str, replicas: &[&str]) -> String {
 }
 
 #[test]
-fn replicas_switch_once_all_voters_have_prepared_the_same_table() {
+fn replicas_switch_when_all_voters_have_prepared_the_same_table() {
     let (b, c) = (hash("B").short(), hash("C").short());
     for (what, target, replicas, expected) in [
         (
