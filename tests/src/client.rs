@@ -18,8 +18,9 @@ use crate::Error;
 #[derive(Clone, Debug)]
 pub struct Client(Pool<HttpsConnector<HttpConnector>, Full<Bytes>>);
 
-/// The send buffer of attacking clients, in bytes. Here client and program share a machine, so the kernel copies a whole
-/// buffer in one uninterruptible system call. A larger buffer would delay the program as no remote client could.
+/// The send buffer of attacking clients, in bytes. Here client and program share a machine, so the kernel copies a
+/// whole buffer in one uninterruptible system call. A larger buffer would delay the program more than a remote client
+/// could.
 pub const ATTACKING_SEND_BUFFER: u32 = 64 << 10;
 
 /// The authorities that a TLS client trusts, and its own certificate.

@@ -54,7 +54,6 @@ pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "write an IP address and a port, as in 127.0.0.1:8080".to_owned())
 }
 
-/// Parses the number of a revision.
 pub(crate) fn revision(text: &str) -> Result<u64, String> {
     text.parse()
         .map_err(|_| "write the number of a revision; `admittance history` lists them".to_owned())

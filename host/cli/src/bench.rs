@@ -142,7 +142,8 @@ async fn check(table: &Table, found: &LocatedRequest) -> Result<(), String> {
     }
 }
 
-/// Returns the median number of bytes that plugins write per request; `None` without plugins or kernel support.
+/// Returns the median number of bytes that plugins write per request; `None` if there are no plugins, or if the kernel
+/// cannot measure this.
 async fn touched_bytes(table: &Table, meter: &Meter, requests: &[LocatedRequest]) -> Option<u64> {
     let mut touched = Vec::new();
     for (number, found) in requests.iter().cycle().take(2 * MEMORY_REQUESTS).enumerate() {

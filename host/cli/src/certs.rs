@@ -225,7 +225,7 @@ fn authority(
     }
 }
 
-/// Writes both files as temporary files and then renames them, so that a reader is unlikely to see an old file with a
+/// Writes both files as temporary files and then renames them, so that a program is unlikely to read an old file with a
 /// new one. The key is renamed first, because a certificate without its key causes less clear errors.
 fn write(files: &CertificateFiles, certificate: &str, key: &str, replace: bool) -> Result<(), String> {
     let directory = files::directory(&files.certificate);

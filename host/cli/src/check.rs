@@ -122,7 +122,8 @@ struct StageMistake {
 }
 
 impl StageMistake {
-    /// Returns a mistake for each setting that the plugin rejected, or else one for the whole stage.
+    /// Returns a mistake for each setting that the plugin rejected. If it rejected none, returns one for the whole
+    /// stage.
     fn all_of(error: &StageError) -> Vec<Self> {
         let of = |location, message| Self {
             location,

@@ -158,7 +158,7 @@ fn findings(arguments: &Arguments) -> crate::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Checks the clock. If it is slow, certificates and signatures appear to be not yet valid.
+/// Checks the clock. If the clock is slow, certificates and signatures appear not to be valid yet.
 fn clock(config: &Path, now: SystemTime) -> Option<Finding> {
     let is_behind = config.metadata().ok()?.modified().ok()? > now;
     is_behind.then(|| {

@@ -230,7 +230,7 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// The time for which a command waits at its end for threads that still read a file or resolve a name.
+/// Before a command ends, it waits this long for threads that are still reading a file or resolving a name.
 const THREADS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Returns the exit code of a command that judges requests or objects: 0 if none is refused, otherwise 1.

@@ -23,7 +23,6 @@ pub(crate) struct RunReport {
     pub(crate) unmatched: Vec<MismatchedChain>,
 }
 
-/// A chain whose rules do not match a request.
 #[derive(derive_more::Display)]
 #[display("{chain}: {why}")]
 pub(crate) struct MismatchedChain {

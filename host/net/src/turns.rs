@@ -31,7 +31,8 @@ const SLICES: usize = 16;
 
 /// Sees the bytes that pass through a [`TurnTakingStream`].
 pub trait StreamObserver<S> {
-    /// Called with received bytes. Returns the units of cooperative budget that they cost beyond their length.
+    /// Called with received bytes. Returns the units of cooperative budget that they cost in addition to the units for
+    /// their length.
     fn received(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
     /// Called when the first `written` bytes of these slices were sent.

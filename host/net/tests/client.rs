@@ -28,7 +28,7 @@ fn client(proxy: ProxyChoice) -> HttpClient {
     HttpClient::new(tls::client(Trust::SystemAnd(None), None).unwrap(), options)
 }
 
-/// Starts a server that answers one request with these bytes, and repeats an informational response endlessly. The task
+/// Starts a server that answers one request with these bytes. An informational response is repeated endlessly. The task
 /// returns the request.
 async fn server(answer: &'static [u8]) -> (Url, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

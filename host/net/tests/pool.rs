@@ -52,7 +52,6 @@ fn post(upstream: &Upstream) -> tokio::task::JoinHandle<Bytes> {
     })
 }
 
-/// Reads until the received bytes end with `end`.
 async fn read_to(stream: &mut TcpStream, end: &[u8]) {
     let mut bytes = Vec::new();
     while !bytes.ends_with(end) {

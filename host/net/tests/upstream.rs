@@ -59,7 +59,6 @@ async fn held_upstream() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiver<()
     (serve(routes).await, release, arrivals)
 }
 
-/// Returns an address that refuses connections.
 async fn refusing() -> SocketAddr {
     TcpListener::bind(loopback()).await.unwrap().local_addr().unwrap()
 }

@@ -136,7 +136,6 @@ impl OriginalConfig {
         }
     }
 
-    /// Removes a value and returns it as text.
     fn take(&mut self, key: &str) -> Option<String> {
         match self.values.remove(key)? {
             Value::String(text) => Some(text),

@@ -33,7 +33,7 @@ pub(super) fn cluster_rules(prepared: &PreparedInstallation) -> Vec<Json> {
 }
 
 /// Permits the Pods to read chains in the cluster and to report on them. If the admin API has users, also permits the
-/// Pods to change chains for them.
+/// Pods to change chains on their behalf.
 fn of_resources(has_users: bool) -> Vec<Json> {
     let group = "admittance.dev";
     let statuses = RESOURCES.map(|resource| format!("{resource}/status"));

@@ -13,7 +13,8 @@ use serde_json::{Map, Value as Json, json};
 
 use super::chart::ChartFiles;
 
-/// Renders this template. `root` has `Release` and `Values`, and `files` the other templates and files of the chart.
+/// Renders this template. `root` contains `Release` and `Values`. `files` contains the other templates and the files of
+/// the chart.
 pub(super) fn render(template: &str, root: &Json, files: &ChartFiles) -> Result<String, String> {
     let helpers = include_str!("chart/templates/_helpers.tpl");
     let mut renderer = Renderer {

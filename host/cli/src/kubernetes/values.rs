@@ -13,7 +13,7 @@ pub(super) fn label(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Parses the name of the installation, with which the names of its objects begin. It must start with a letter because
+/// Parses the name of the installation, which is the prefix of its objects' names. It must start with a letter because
 /// a Service also has this name, and it must leave room for suffixes.
 pub(super) fn name(text: &str) -> Result<String, &'static str> {
     let name = label(text)?;

@@ -19,7 +19,6 @@ pub(crate) struct RecordedAdmission {
     pub(crate) request: Request,
     /// The recorded results of lookups and of HTTP requests.
     pub(crate) surroundings: RequestSurroundings,
-    /// Whether values of the request were redacted.
     pub(crate) is_redacted: bool,
     response: Option<RecordedResponse>,
     /// The file and number of the request, for error messages.

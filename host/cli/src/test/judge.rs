@@ -234,7 +234,8 @@ enum ComparedFields {
     Expected,
 }
 
-/// Sorts the fields of a value in the order of the expected value, so that their texts differ only where the values do.
+/// Sorts the fields of a value in the order of the expected value, so that the texts of both differ only where the
+/// values do.
 fn arranged(expected: &Value, found: &Value, keep: ComparedFields) -> Value {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {

@@ -111,7 +111,7 @@ impl TestBench {
     }
 }
 
-/// Loads a Kyverno policy. Its validations always deny, so that their results are visible.
+/// Loads a Kyverno policy. Its violations deny requests even if the policy only audits, so that outcomes show them.
 fn enforced(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinition>> {
     let mut chains = definitions::load(files)?;
     let names = |chain: &ChainDefinition| match chain.name.rsplit_once('/') {

@@ -5,7 +5,8 @@ use tokio::sync::oneshot;
 use super::activity::Activity;
 use crate::turns::{StreamObserver, TurnTakingStream};
 
-/// A stream that records when bytes are received and sent, and that is handed back when hyper or a tunnel drops it.
+/// A stream that records when bytes are received and sent. If hyper or a tunnel drops it, the inner stream is handed
+/// back.
 pub(super) type TrackedStream<S> = TurnTakingStream<S, Tracker<S>>;
 
 pub(super) struct Tracker<S> {

@@ -11,7 +11,8 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// Polls a future only after it was woken. Polling a shutdown signal takes locks that all connections share.
+/// Polls a future only after it was woken. This saves polls of shutdown signals, each of which takes locks that all
+/// connections share.
 pub(super) struct WhenWoken<F> {
     future: Pin<Box<F>>,
     signal: Arc<WakeSignal>,

@@ -27,7 +27,6 @@ fn transfer(activity: &Activity) -> Transfer {
     activity.begin_request(([127, 0, 0, 1], 1).into(), false, CancellationToken::new())
 }
 
-/// Returns a body, and the sender of its parts.
 fn body() -> (mpsc::Sender<Bytes>, Body) {
     let (sender, receiver) = mpsc::channel::<Bytes>(1);
     let stream = futures_util::stream::unfold(receiver, async |mut receiver| {

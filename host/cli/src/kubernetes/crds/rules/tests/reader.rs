@@ -27,7 +27,6 @@ fn places(value: &Json, pointer: &str, found: &mut Vec<String>) {
     }
 }
 
-/// A change of a value in an example.
 #[derive(Clone, Debug)]
 enum Change {
     To(Json),
