@@ -34,7 +34,7 @@ pub enum Error {
     /// The control plane did not answer before the deadline of the call.
     #[error("timeout: the control plane did not answer in time")]
     Timeout,
-    /// The control plane refused; contains its message.
+    /// The control plane refused the request with this message.
     #[error("the control plane refused: {0}")]
     Refused(String),
     /// The object cannot be parsed as the plugin's type.
@@ -48,7 +48,7 @@ pub enum Error {
 ///
 /// # Errors
 ///
-/// Fails if the call fails, or if the object cannot be parsed as the type.
+/// Fails if the host cannot read the object, or if the object cannot be parsed as the type.
 pub fn get<T: DeserializeOwned>(
     api_version: &str,
     kind: &str,
@@ -65,7 +65,7 @@ pub fn get<T: DeserializeOwned>(
 ///
 /// # Errors
 ///
-/// Fails if the call fails, or if an object cannot be parsed as the type.
+/// Fails if the host cannot read the objects, or if one of them cannot be parsed as the type.
 pub fn list<T: DeserializeOwned>(
     api_version: &str,
     kind: &str,

@@ -48,7 +48,7 @@ pub enum Error {
     /// A value of the plugin cannot be serialized as JSON.
     #[error("the value for \"{pointer}\" cannot be serialized as JSON: {source}")]
     Write {
-        /// The path in the object at which the value was expected.
+        /// The path in the object at which the patch should set the value.
         pointer: PointerBuf,
         /// The error of the serializer.
         source: serde_json::Error,

@@ -26,7 +26,7 @@ pub enum Error {
     /// There was no response within nine tenths of the time that was left for the call.
     #[error("timeout: the server did not respond in time")]
     Timeout,
-    /// The response was larger than the host allows.
+    /// The response was larger than this limit of the host, in bytes.
     #[error("the response is larger than the limit of {0} bytes")]
     TooLarge(u64),
     /// The body cannot be parsed as the plugin's type.

@@ -29,8 +29,8 @@ use crate::Error;
 pub struct Patch {
     /// The JSON list without its closing bracket; empty if there are no operations.
     text: String,
-    /// The paths where [`Patch::ensure_object`] and [`Patch::ensure_array`] created something, so that they do it only
-    /// once.
+    /// The paths where [`Patch::ensure_object`] and [`Patch::ensure_array`] created a value, so that they do not create
+    /// it again.
     made: Vec<PointerBuf>,
 }
 
@@ -100,7 +100,7 @@ impl Patch {
     }
 
     /// Creates an empty object at a path unless it exists. `exists` says whether the request's object has an object at
-    /// this path (`null` does not count). Calling it again for the same path does nothing.
+    /// this path (`null` does not count). Calling this method again for the same path does nothing.
     pub fn ensure_object(&mut self, path: impl AsRef<Pointer>, exists: bool) -> &mut Self {
         self.ensure(path.as_ref(), exists, "{}")
     }

@@ -12,7 +12,7 @@ use serde::de::value::{BorrowedStrDeserializer, MapDeserializer, StringDeseriali
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
-/// The deepest nesting of the values that are read; `serde_json` has the same limit.
+/// The maximum nesting of the values that are read; `serde_json` has the same limit.
 const DEPTH_MAX: usize = 128;
 
 /// Reads a JSON document from the host as a type.
@@ -464,7 +464,7 @@ mod tests {
     #[test]
     fn the_end_of_a_string_is_found_at_each_position() {
         for length in 0..40 {
-            // 0x21 and 0x23 are one less and one more than a quote, 0xa2 differs in the highest bit.
+            // 0x21 and 0x23 are one less and one more than a quote, 0xa2 differs from it in the highest bit.
             for other in [0x21, 0x23, 0x5b, 0x5d, 0xa2, 0xdc] {
                 let mut bytes = vec![other; length];
                 assert!(string_end(&bytes, 0).is_err());

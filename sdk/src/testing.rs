@@ -55,14 +55,14 @@ pub fn describe<P: Plugin + Describe>() -> Description {
     P::describe()
 }
 
-/// Returns the CREATE of an object, given as JSON text or a [`Value`].
+/// Builds a CREATE request for an object, which is given as JSON text or a [`Value`].
 ///
 /// Kind, resource, name and namespace are taken from the object if it has them.
 pub fn create(object: impl fmt::Display) -> RequestBuilder {
     RequestBuilder::new(Operation::Create, Some(object.to_string()), None)
 }
 
-/// Returns the UPDATE of an old object to a new one.
+/// Builds an UPDATE request that replaces an old object with a new one.
 pub fn update(old_object: impl fmt::Display, object: impl fmt::Display) -> RequestBuilder {
     RequestBuilder::new(
         Operation::Update,
@@ -71,12 +71,12 @@ pub fn update(old_object: impl fmt::Display, object: impl fmt::Display) -> Reque
     )
 }
 
-/// Returns the DELETE of an object.
+/// Builds a DELETE request for an object.
 pub fn delete(old_object: impl fmt::Display) -> RequestBuilder {
     RequestBuilder::new(Operation::Delete, None, Some(old_object.to_string()))
 }
 
-/// Returns a CONNECT, such as `exec`, with its options as the object.
+/// Builds a CONNECT request, such as `exec`, whose object contains its options.
 pub fn connect(options: impl fmt::Display) -> RequestBuilder {
     RequestBuilder::new(Operation::Connect, Some(options.to_string()), None)
 }

@@ -94,7 +94,7 @@ macro_rules! keywords {
     };
 }
 
-/// Serializes and deserializes types as text, by their `Display` and `FromStr`.
+/// Serializes and deserializes types as text, with their `Display` and `FromStr`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! as_text {

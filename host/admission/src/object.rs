@@ -64,8 +64,8 @@ impl Object {
         Ok(Self::with_head(text.into(), head))
     }
 
-    /// Parses a part of a document like [`parse`](Self::parse), without copying the part: the object keeps the
-    /// document.
+    /// Parses a part of a document like [`parse`](Self::parse), without copying the part: the object keeps the document
+    /// in memory.
     ///
     /// # Errors
     ///
@@ -174,7 +174,7 @@ impl Object {
     /// Returns the top-level fields.
     pub fn head(&self) -> &Head {
         self.0.head.get_or_init(|| {
-            // Reading an existing tree is faster than reading the text.
+            // If there is a tree, the head is read from it instead of the text, because that is faster.
             let text = self.0.text.get().filter(|_| self.0.value.get().is_none());
             text.and_then(|text| Head::read(text).ok())
                 .unwrap_or_else(|| Head::of(self.value()))

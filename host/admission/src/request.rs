@@ -61,7 +61,7 @@ pub struct FrontEnd {
 }
 
 impl FrontEnd {
-    /// Creates a front end of which only the dialect is known.
+    /// Creates a front end with this dialect, and without a listener and a cluster.
     pub fn of_dialect(name: &str) -> Self {
         Self {
             dialect: Some(name.into()),

@@ -55,7 +55,7 @@ impl Response {
     /// The number of bytes that an audit annotation adds to the total size, besides its key and value.
     const ANNOTATION_COST: usize = 16;
 
-    /// The key of the audit annotation with the number of dropped annotations.
+    /// The key of the audit annotation that contains the number of dropped annotations.
     pub const DROPPED: &str = "dropped";
 
     /// The maximum length of an audit annotation's value in bytes. Longer values are truncated.
@@ -108,7 +108,7 @@ pub enum Verdict {
     Allow,
     /// The request is allowed, and the patch changes its object.
     Patch(Patch),
-    /// The request is allowed, and this object replaces its object.
+    /// The request is allowed, and this object replaces the request's object.
     Replace(Object),
     /// The request is denied.
     Deny(Denial),
@@ -123,7 +123,8 @@ pub struct Denial {
     pub reason: String,
     /// The message for people.
     pub message: String,
-    /// Whether the message names the policy that denied the request. Clients then get it without stage and chain.
+    /// Whether the message names the policy that denied the request. If so, clients get it without the names of stage
+    /// and chain.
     pub names_policy: bool,
     /// Machine-readable details, such as `causes` and `retryAfterSeconds` in Kubernetes' `Status.details`; may be
     /// empty. Only clients that get a `Status` receive them.

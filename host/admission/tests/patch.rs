@@ -383,7 +383,7 @@ fn a_patch_that_needs_too_much_work_is_refused() {
         assert_eq!(error.kind(), FailureKind::OutputTooLarge, "{case}: {error}");
         assert!(error.to_string().len() < 300, "{case}: {error}");
     }
-    // The first operation replaces the long text with a short one, so the others read little.
+    // The first operation replaces the long text with a short one, so the other operations read little.
     let patch = Patch::parse(Value::from(sets).to_string()).unwrap();
     patch.apply(&spacious).unwrap();
     let mut value = json!({"op": "add", "path": "/b", "value": "y".repeat(17 << 20)});
@@ -399,7 +399,7 @@ fn a_patch_that_needs_too_much_work_is_refused() {
     assert!(error.to_string().len() < 300, "a message has its limit");
 }
 
-/// Operations at the ends of an array and on the members of an object do not become slower with its size.
+/// An operation at an end of an array or on a member of an object is not slower if the array or object is large.
 #[test]
 fn large_arrays_and_objects_are_changed_in_linear_time() {
     let members: serde_json::Map<String, Value> = (0..200_000).map(|i| (format!("k{i}"), 1.into())).collect();

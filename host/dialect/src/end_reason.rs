@@ -48,10 +48,10 @@ pub enum EndReason<'a> {
         /// The value of `Content-Encoding`.
         encoding: &'a str,
     },
-    /// No route of the configuration has the path of the request.
+    /// No route of the configuration matches the path of the request.
     #[display("404: Page Not Found")]
     NoRoute,
-    /// The front door is handling its maximum of requests, or has no memory for the body.
+    /// The front door is handling its maximum number of requests, or has no memory for the body.
     #[display("{reason}")]
     Overloaded {
         /// The time after which the client may retry.

@@ -31,8 +31,8 @@ use crate::{
 ///
 /// A path is matched in every way in which servers read paths, so that encoded letters, dot segments and doubled
 /// slashes do not bypass a route. If a lenient server could match a request to another route, or could match a request
-/// that has no route, the request is refused. This concerns segment parameters, another case, backslashes, NUL, double
-/// encoding, a method in lower case, and headers that override the method or path.
+/// that has no route, the request is refused. This concerns segment parameters, another letter case, backslashes, NUL,
+/// double encoding, a method in lower case, and headers that override the method or path.
 #[derive(Debug)]
 pub struct Rest {
     routes: Vec<Arc<PreparedRoute>>,

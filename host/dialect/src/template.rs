@@ -6,7 +6,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 /// A path and query with placeholders in braces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template<P> {
-    /// The text before each placeholder, and the placeholder.
+    /// Each placeholder, with the text before it.
     parts: Vec<(String, P)>,
     end: String,
 }

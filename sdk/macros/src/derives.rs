@@ -1,4 +1,4 @@
-//! `#[settings]` and `#[view]`: derives with common defaults.
+//! Implements `#[settings]` and `#[view]`, which derive traits with common defaults.
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -178,7 +178,7 @@ impl Volume<'_> {
 }
 
 impl Object<'_> {
-    /// Returns the first misspelt key above the pod specs.
+    /// Returns the first misspelt key on the path to the pod spec.
     pub(super) fn misspelt(&self) -> Option<Misspelt> {
         let root = PointerBuf::new();
         self.misspelt_here(&root).or_else(|| {

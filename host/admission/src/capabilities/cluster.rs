@@ -39,7 +39,7 @@ impl ClusterKind {
         &self.kind
     }
 
-    /// Returns the kind whose grant lets a plugin check the permissions of its request's user.
+    /// Returns the kind whose grant lets a plugin check the permissions of the request's user.
     pub fn own_access() -> Self {
         Self::new(AUTHORIZATION, OWN_ACCESS)
     }
@@ -107,7 +107,7 @@ pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
         deadline: Deadline,
     ) -> Result<ClusterPage, ClusterError>;
 
-    /// Checks whether a user may perform an action. Default: [`ClusterError::Unavailable`].
+    /// Checks whether a user may perform an action. The default implementation returns [`ClusterError::Unavailable`].
     ///
     /// # Errors
     ///

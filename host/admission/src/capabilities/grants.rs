@@ -44,7 +44,7 @@ pub enum InvalidGrant {
 }
 
 impl Grants {
-    /// Returns whether the plugin may check the permissions of its request's user.
+    /// Returns whether the plugin may check the permissions of the request's user.
     pub fn own_access(&self) -> bool {
         self.cluster.iter().any(ClusterKind::is_access_review)
     }

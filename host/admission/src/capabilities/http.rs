@@ -81,7 +81,7 @@ pub struct HttpGrant {
     pub methods: BTreeSet<String>,
     /// The allowed paths; empty allows all.
     pub paths: Vec<PathPrefix>,
-    /// The networks outside the public internet to which the host name may resolve.
+    /// The non-public networks to which the host name may resolve.
     pub networks: Vec<IpNet>,
     /// The name of the credential that the host adds to requests.
     pub credential: Option<String>,
@@ -301,7 +301,7 @@ pub struct PolicyHttp {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpResponse {
-    /// The status, which may be an error.
+    /// The HTTP status, which may be one of an error.
     pub status: u16,
     /// The names and values of the headers.
     pub headers: Vec<(String, String)>,

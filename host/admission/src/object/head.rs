@@ -145,9 +145,9 @@ fn part<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
 /// `serde_json` refuses escaped surrogates, numbers out of range and deep nesting only when it builds a tree, and not
 /// when it skips.
 fn skip(text: &[u8]) -> Option<usize> {
-    /// The deepest nesting of skipped values. `serde_json` allows 128 levels.
+    /// The maximum nesting of skipped values. `serde_json` allows 128 levels.
     const DEPTH: usize = 100;
-    /// The largest number of digits of skipped numbers. The largest number in range has 309 digits.
+    /// The maximum number of digits in a skipped number. Numbers in range have up to 309 digits.
     const DIGITS: usize = 300;
     let mut rest = text;
     let mut depth = 0_usize;

@@ -145,7 +145,7 @@ impl KeyTree {
                 Action::Add(value) | Action::Replace(value) => {
                     !matches!(self.canonical(value.get()), Ok(None))
                 }
-                // The value comes from another path, for which other keys were checked.
+                // The value comes from another path, where other keys were checked.
                 Action::Move(_) | Action::Copy(_) => !self.is_empty(),
                 Action::Remove | Action::Test(_) => false,
             };
@@ -222,7 +222,8 @@ impl KeyTree {
     }
 }
 
-/// Returns whether a Go server reads `key` as `canonical`: case and two non-ASCII letters are folded.
+/// Returns whether a Go server reads `key` as `canonical`: it ignores case, and takes two non-ASCII letters for `s` and
+/// `k`.
 pub fn same_key(key: &str, canonical: &str) -> bool {
     let fold = |c: char| match c {
         '\u{17f}' => 's',

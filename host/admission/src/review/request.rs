@@ -62,7 +62,7 @@ struct RequestEnvelope<'a> {
     request: Option<ReviewRequest<'a>>,
 }
 
-/// The `request` of a review. Empty fields are left out. The objects follow separately in the text.
+/// The `request` of a review. Empty fields are left out. The objects are appended separately, as text.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ReviewRequest<'a> {

@@ -143,7 +143,7 @@ fn remove_dots(path: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
-/// Replaces backslashes by slashes, as some servers do.
+/// Replaces backslashes with slashes, as some servers do.
 fn take_backslashes(path: &str) -> String {
     path.replace('\\', "/")
 }
@@ -180,7 +180,7 @@ fn each_segment(path: &str, change: impl Fn(&str) -> String) -> String {
     path.split('/').map(change).collect::<Vec<_>>().join("/")
 }
 
-/// Folds the case of a text, including letters that have several lower-case forms, such as `s`.
+/// Folds the case of a text, including letters that have several lower-case forms, such as `s` and `ſ`.
 pub fn in_one_case(text: &str) -> String {
     text.chars()
         .flat_map(char::to_uppercase)

@@ -1,4 +1,5 @@
-//! Finds rules that match no request, because no hook is called for their resources, or the requests do not arrive.
+//! Finds rules that match no request, because no hook is called for their resources, or because the requests do not
+//! arrive at the chains.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

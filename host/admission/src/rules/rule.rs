@@ -278,7 +278,7 @@ impl Rule {
             && outline.kind.is_none_or(|kind| self.matches_kind(kind))
     }
 
-    /// Returns whether the rule matches some request with this operation, resource or subresource, and kind.
+    /// Returns whether the rule can match a request with this operation, resource, subresource and kind.
     pub fn covers(
         &self,
         operation: Operation,

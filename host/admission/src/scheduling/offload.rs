@@ -131,7 +131,7 @@ pub(crate) fn drop_on_long_work_thread<T: Send + 'static>(value: T, bytes: usize
     }
 }
 
-/// Runs work whose time depends on this many bytes. If they are many, it runs on a [thread for long
+/// Runs work whose time depends on this many bytes. Large work runs on a [thread for long
 /// work](on_thread_for_long_work), so that it does not delay other requests. Must be called within a tokio runtime.
 ///
 /// # Errors

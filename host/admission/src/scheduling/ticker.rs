@@ -31,7 +31,7 @@ struct TickerState {
     stop: AtomicBool,
 }
 
-/// Keeps the threads of a ticker awake until it is dropped.
+/// Keeps the threads of a ticker awake until the guard is dropped.
 #[derive(Debug)]
 pub struct TickerGuard(Arc<TickerState>);
 

@@ -165,7 +165,7 @@ async fn a_group_keeps_the_warnings_annotations_and_failures_of_its_members() {
         "{:?}",
         response.audit_annotations
     );
-    // An empty patch does not change the object.
+    // Setting a label to its current value does not change the object.
     let same = add("/metadata/labels/inject", json!("yes"));
     let (unchanged, _) = group(Formula::Member(0), vec![same]);
     let response = unchanged.admit(&request, deadline()).await.unwrap();

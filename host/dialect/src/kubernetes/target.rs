@@ -19,7 +19,7 @@ pub enum Target {
 pub struct ResourceTarget {
     /// The resource, in the version that the path names.
     pub resource: GroupVersionResource,
-    /// The namespace in the path. A Namespace has its own name here.
+    /// The namespace in the path. For a Namespace, it is the Namespace's own name.
     pub namespace: Option<String>,
     /// The name of the object; `None` for a collection.
     pub name: Option<String>,

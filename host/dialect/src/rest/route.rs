@@ -23,7 +23,7 @@ impl RestConfig {
     }
 }
 
-/// The handling of writes that match no route: requests with methods other than GET, HEAD, OPTIONS or TRACE.
+/// The handling of writes that match no route. Every method except GET, HEAD, OPTIONS and TRACE is a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unmatched {
     /// Refuses the request, so that no write bypasses the chains.

@@ -42,7 +42,7 @@ pub(crate) struct Budget {
 impl Budget {
     /// The units of work between two checks of the clock, about a millisecond's worth.
     const STRIDE: usize = 1 << 20;
-    /// The cost of an operation, in addition to the bytes and elements.
+    /// The cost of an operation, in addition to the bytes that it reads and the elements that it moves.
     pub(crate) const OPERATION: usize = 128;
     /// The cost of building a tree from one byte of text, compared to reading the byte.
     pub(super) const TREE: usize = 4;

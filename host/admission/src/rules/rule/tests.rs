@@ -37,7 +37,8 @@ fn only(values: &[&str]) -> Matcher<String> {
 #[test]
 fn a_rule_matches_by_group_version_and_operation() {
     use Operation::*;
-    // (groups, versions, operations, request's group, version, operation, expectation), as in kube-apiserver.
+    // (rule's groups, versions and operations; request's group, version and operation; expectation), as in
+    // kube-apiserver.
     let table: [(&[&str], &[&str], &[Operation], &str, &str, Operation, bool); 10] = [
         (&["*"], &["*"], &[Create], "g", "v", Create, true),
         (&["g", "h"], &["*"], &[Create], "g", "v", Create, true),
