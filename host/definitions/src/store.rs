@@ -63,7 +63,8 @@ pub struct DefinitionFile {
     pub text: String,
     /// Whether the text is in a file or in an entry.
     pub kind: StoreKind,
-    /// The definition that must be at this path, if the store derives paths from names. It identifies an invalid entry.
+    /// The definition that must be at this path, if the store derives paths from names. With it, even an invalid entry
+    /// can be identified.
     pub expected_id: Option<DefinitionId>,
 }
 

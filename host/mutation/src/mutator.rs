@@ -194,7 +194,7 @@ pub(crate) async fn mutate(
     if selected.is_empty() {
         return Ok(Response::allow());
     }
-    // The cost estimate is the object's size for each mutator, because each mutator visits the object.
+    // The estimated cost is the object's size times the number of mutators, because each mutator visits the object.
     let bytes = object.text().len().saturating_mul(selected.len());
     let (namespace, name) = (request.namespace.clone(), request.name.clone());
     let mutators = Arc::clone(mutators);

@@ -32,7 +32,7 @@ const ADDED: [(&str, u8); 17] = [
     ("sprintf", 2),
 ];
 
-/// The functions of OPA that policies cannot call, by name or by prefix.
+/// The names and prefixes of OPA's functions that policies cannot call.
 const MISSING: [&str; 13] = [
     "crypto.",
     "graphql.",

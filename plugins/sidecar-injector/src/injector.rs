@@ -155,7 +155,7 @@ impl Injector {
     }
 }
 
-/// Checks that each annotation and label has a name, and that no annotation of the convention is also added.
+/// Checks that each annotation and label has a name, and that the settings do not add an annotation of the convention.
 fn check_annotations(
     conventions: &Conventions,
     annotations: &BTreeMap<String, String>,

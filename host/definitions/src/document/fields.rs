@@ -5,7 +5,8 @@ use super::{
     tree::{Entry, Position, SyntaxMistake},
 };
 
-/// Reads an object field by field. When it is dropped, it reports the fields that were not read, unless none was read.
+/// Reads an object field by field. When it is dropped, it reports the fields that were not read, unless no field was
+/// read at all.
 ///
 /// A field with the value `null` counts as absent, as in Kubernetes.
 #[derive(Debug)]

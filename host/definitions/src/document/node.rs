@@ -241,7 +241,7 @@ impl<'a> Node<'a> {
         join(&self.path, key)
     }
 
-    /// Returns a warning for each scalar that has different values in YAML 1.1 and YAML 1.2, with both values.
+    /// Returns a warning, with both values, for each scalar that has different values in YAML 1.1 and YAML 1.2.
     pub fn ambiguities(&self) -> Vec<Mistake> {
         let is_here = |path: &str| {
             let rest = path.strip_prefix(&*self.path);

@@ -1,5 +1,5 @@
-//! Functions that read a value, for [`Fields::get`](super::Fields::get) and similar methods, so that one line reads a
-//! field: `fields.get("port", 80, readers::integer(1..=u16::MAX))`.
+//! Functions that read a value, for [`Fields::get`](super::Fields::get) and similar methods. With them, one line reads
+//! a field: `fields.get("port", 80, readers::integer(1..=u16::MAX))`.
 
 use std::{fmt, net::IpAddr, ops::RangeInclusive, path::Path, time::Duration};
 

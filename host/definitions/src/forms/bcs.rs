@@ -1,8 +1,8 @@
 //! Reads the `admissionwebhook` of BCS.
 //!
-//! A document is what the BCS driver's API accepts and returns. Keys may be in any case, as for Go's decoder, because
-//! older drivers return the names of Go fields (`ResourcesRef`, `CaBundle`). The driver accepts some definitions for
-//! which it calls no hook, or calls it too late; here, they are mistakes.
+//! Documents have the format of the BCS driver's API. Keys may be in any case, as for Go's decoder, because older
+//! drivers return the names of Go fields (`ResourcesRef`, `CaBundle`). The driver accepts some definitions for which it
+//! calls no hook, or calls it too late; here, they are mistakes.
 
 mod object;
 mod shape;

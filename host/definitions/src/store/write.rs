@@ -55,7 +55,7 @@ fn undo(changes: &[FileChange]) -> Result<(), (PathBuf, StoreError)> {
     Ok(())
 }
 
-/// A change whose new text is on disk, in a draft that no reader reads as a definition.
+/// A change whose new text is on disk, in a draft that is not read as a definition.
 struct Staged {
     path: PathBuf,
     /// The draft. A removal has one too, to test whether the directory is writable.

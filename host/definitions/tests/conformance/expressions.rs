@@ -1,4 +1,4 @@
-//! Tests which expressions compile, and compares their values in the format `%s`.
+//! Tests that the same expressions compile as in kube-apiserver, and that they have the same values.
 
 use std::collections::BTreeMap;
 

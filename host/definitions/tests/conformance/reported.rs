@@ -25,7 +25,7 @@ async fn outcome(name: &str) -> Outcome {
 }
 
 #[tokio::test]
-async fn reported_mutations_have_the_result_of_kube_apiserver() {
+async fn mutations_from_bug_reports_have_the_result_of_kube_apiserver() {
     // (directory, pointer into the object, value after the policy)
     for (name, pointer, expected) in [
         (

@@ -202,7 +202,7 @@ async fn the_size_of_a_mutated_object_is_limited() {
             Some(FailureKind::OutputTooLarge),
         ),
         ("a few", vec![policy()], pod(1_000, json!({})), None),
-        // A value that was replaced no longer counts.
+        // The size of a value that was replaced no longer counts.
         (
             "smaller ones in place of others",
             vec![short(), policy()],

@@ -59,7 +59,7 @@ fn endpoints_of_disconnected_healthy_nodes_become_ready() {
 }
 
 #[test]
-fn the_node_of_an_endpoint_is_read_from_the_field_of_the_api_version() {
+fn the_node_of_an_endpoint_is_read_from_the_field_of_its_api_version() {
     let hostname = |node: Value| json!({"topology": {"kubernetes.io/hostname": node, "zone": "a"}});
     let both = json!({"nodeName": "near", "topology": {"kubernetes.io/hostname": "lost"}});
     let empty = json!({"nodeName": "", "topology": {"kubernetes.io/hostname": "lost"}});

@@ -106,7 +106,7 @@ fn label(key: &str, operator: LabelOperator, values: &[&str]) -> Requirement {
 
 /// The configuration is as the API server returns it. It has a webhook that is never called, and a stage with a plugin.
 #[test]
-fn a_configuration_becomes_a_chain() {
+fn a_webhook_configuration_becomes_a_chain() {
     let text = format!(
         r#"apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingWebhookConfiguration
@@ -362,7 +362,7 @@ fn a_webhook_without_rules_gets_no_stage() {
 #[test]
 fn side_effects_and_review_versions_are_optional_for_a_plugin() {
     let plugin = "clientConfig:\nplugin: { source: file:a.wasm }\n";
-    // (change of the stage in addition to its hook, expected mistakes)
+    // (changes of the webhook besides its plugin, expected mistakes)
     let table = [
         ("sideEffects:\nadmissionReviewVersions:", ""),
         ("timeoutSeconds: 30", ""),

@@ -30,9 +30,9 @@ pub(super) fn controllers() -> [&'static str; 6] {
     CONTROLLERS.map(|(name, ..)| name)
 }
 
-/// Returns the placements of Pod templates to which a policy also applies, each with its constraints. The list is empty
-/// unless the policy is for all Pods and nothing else. `controllers` are the resources that the policy names; `None`
-/// means all.
+/// Returns the placements of Pod templates to which a policy for Pods applies too, each with its constraints. The list
+/// is empty unless the policy is for all Pods and nothing else. `controllers` are the resources that the policy names;
+/// `None` means all.
 pub(super) fn placements(
     constraints: &Constraints,
     controllers: Option<&[String]>,

@@ -143,7 +143,7 @@ async fn changes_are_reported_until_they_are_read() {
     place.changed().await;
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=2");
 
-    // Other callers read while one waits for changes. A change that they have read counts, even if it is undone later.
+    // A caller that waits gets a change that other callers have read, even if the change is undone later.
     let waiting = async {
         place.changed().await;
         place.read().await

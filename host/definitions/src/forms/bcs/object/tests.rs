@@ -244,7 +244,7 @@ fn the_namespace_comes_from_the_path_if_the_body_has_none() {
 }
 
 #[test]
-fn an_update_keeps_name_and_creation_time() {
+fn an_updated_bcs_object_keeps_its_metadata() {
     let stored = parse(WRITTEN).unwrap().created_at("2026-01-02T03:04:05.000Z");
     let update = r#"{"apiVersion":"v5","kind":"admissionwebhook","metadata":{"namespace":"n","name":"w","labels":{"other":"x"}},
         "resourcesRef":{"operation":"Update","kind":"Deployment"},"admissionWebhooks":[],"unknown":1}"#;

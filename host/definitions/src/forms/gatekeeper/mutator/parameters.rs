@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use super::{MutatorKind, read_location};
 use crate::document::{Fields, Node, quoted, readers};
 
-/// The `pathTests`: the node, the path, and whether the path must exist (`MustExist`) or must not exist.
+/// The `pathTests`, each with its node, its path, and whether the path must exist (`MustExist`) or must not exist.
 type Tests<'a> = Vec<(Node<'a>, FieldLocation, bool)>;
 
 /// Reads the mutation and the `pathTests`, and checks the location for this kind of mutator.
