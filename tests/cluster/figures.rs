@@ -20,8 +20,9 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, images, pod, sidecar, validating},
 };
 
-/// The number of measured creations, and the number of creations that warm up before them.
+/// The number of measured creations.
 const TIMED: usize = 300;
+/// The number of creations before the measurement.
 const WARM_UP: usize = 50;
 /// The number of objects that are created concurrently.
 const AT_ONCE: usize = 8;

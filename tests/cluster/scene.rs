@@ -40,7 +40,7 @@ pub(crate) struct Scene {
     program: Option<Admittance>,
     /// The server's address, kept across restarts.
     address: SocketAddr,
-    /// The number of registrations so far, which makes each one's probe unique.
+    /// The number of registrations so far, which makes the probe of each registration unique.
     registered: AtomicUsize,
     /// The probes of the active webhook configurations, by configuration name.
     effective: Mutex<BTreeMap<String, String>>,

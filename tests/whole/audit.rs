@@ -467,7 +467,7 @@ async fn an_audit_makes_lookups_as_the_given_user() {
     assert_eq!(report["verdicts"]["allowed"], 2);
     check_access_reviews(&setting);
 
-    // Another user may do everything.
+    // The next audit is for another user, who may do everything.
     setting.server.access(json!({"allowed": true}));
     let audited = admittance(
         directory,

@@ -27,7 +27,7 @@ fn command(directory: &Path, arguments: &[&str]) -> Command {
         .args(arguments)
         .current_dir(directory)
         .env("ADMITTANCE_STORE", store())
-        // The dependencies of the SDK come from this workspace.
+        // The dependencies of the SDK were downloaded when this workspace was built.
         .env("CARGO_NET_OFFLINE", "true");
     command
 }

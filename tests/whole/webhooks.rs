@@ -116,12 +116,12 @@ fn review(what: &str, review: &Value) -> (u16, String) {
     let patch = |patch: &str| json!({"allowed": true, "patchType": "JSONPatch", "patch": patch});
     let mut response = match what {
         "allows" => json!({"allowed": true, "warnings": ["mind the gap"]}),
-        // The patch in base64 is `[{"op":"add","path":"/metadata/annotations","value":{"hook":"seen"}}]`.
+        // The base64 text below is the patch `[{"op":"add","path":"/metadata/annotations","value":{"hook":"seen"}}]`.
         "beta" if review["apiVersion"] != "admission.k8s.io/v1beta1" => return (400, "not v1beta1".into()),
         "patches" | "beta" => patch(
             "W3sib3AiOiJhZGQiLCJwYXRoIjoiL21ldGFkYXRhL2Fubm90YXRpb25zIiwidmFsdWUiOnsiaG9vayI6InNlZW4ifX1d",
         ),
-        // The patch in base64 is `[{"op":"add","path":"/Meta","value":{"owner":"house-rules"}}]`.
+        // The base64 text below is the patch `[{"op":"add","path":"/Meta","value":{"owner":"house-rules"}}]`.
         "jobs" if review["request"]["object"]["Priority"].as_u64() < Some(90) => {
             patch("W3sib3AiOiJhZGQiLCJwYXRoIjoiL01ldGEiLCJ2YWx1ZSI6eyJvd25lciI6ImhvdXNlLXJ1bGVzIn19XQ==")
         }

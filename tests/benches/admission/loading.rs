@@ -22,8 +22,9 @@ upstream: { servers: [\"http://127.0.0.1:1\"] }
 definitions: [definitions]
 ";
 
-/// The number of settings that each module has, and the number of chains, in the large configuration.
+/// The number of settings that each module in the large configuration has.
 const SETTINGS: u32 = 200;
+/// The number of chains in the large configuration.
 const CHAINS: u32 = 2000;
 
 const CONSTRAINTS: u32 = 50;

@@ -15,8 +15,8 @@ use crate::{
 const OLD: &str = "registry.example.com/log-agent:2.1";
 const NEW: &str = "registry.example.com/log-agent:2.2";
 
-/// Returns a server that injects a sidecar, and its configuration as kubectl prints it, with the API server's
-/// additions.
+/// Returns a server that injects a sidecar, and its webhook configuration as kubectl prints it, with the fields that
+/// the API server added.
 async fn hooked(cluster: Arc<Cluster>) -> (Scene, Value) {
     let injection = chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let hook = Scene::start(cluster, &[injection]).await;

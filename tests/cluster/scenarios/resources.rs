@@ -21,8 +21,8 @@ pub(crate) const CHAINS_PATH: &str = "/apis/admittance.dev/v1alpha1/admissioncha
 
 /// Returns a chain that denies Pods of the image `bad` with this message.
 pub(crate) fn denying(scene: &Scene, message: &str) -> Value {
-    // kubectl 1.20 does not print the message of a denial with the default reason.
     let expression = "object.spec.containers.all(c, c.image != 'bad')";
+    // With the default reason, kubectl 1.20 would not print the message of the denial.
     let rule = json!({"expression": expression, "message": message, "reason": "Forbidden"});
     let stage = json!({"name": "images", "cel": {"validations": [rule]}});
     // `apiGroups` is left out, because this API server reads `""` as null: it was compiled with a newer version of Go
@@ -91,7 +91,7 @@ async fn reading(cluster: Arc<Cluster>) -> Scene {
     let definitions = json!([{"kubernetes": {"policies": ["Gatekeeper"]}}]);
     let config = json!({"dialect": dialect, "cluster": {}, "definitions": definitions});
     prepare(&cluster, &config).await;
-    // The scene's server reads its certificate from files, so the configuration names the authority.
+    // The scene's server reads its certificate from files, so the CA bundle has to come from a file too.
     dialect["kubernetes"]["webhookConfigurations"]["caBundle"] = json!("certs/ca.pem");
     let kubeconfig = cluster.kubeconfig(User::Admittance);
     let more = json!({"cluster": {"kubeconfig": kubeconfig}, "definitions": definitions});

@@ -144,8 +144,9 @@ pub(crate) async fn a_changed_definition_takes_effect_between_two_creates(cluste
     creators.end(&[OLD, NEW]).await;
 }
 
-/// The annotation in which the plugin records its changes, and a replacement of the same length.
+/// The annotation in which the plugin records its changes.
 const STATUS: &str = "sidecar-injector.admittance.dev/status";
+/// An annotation of the same length, which replaces [`STATUS`] in a new version of the plugin.
 const OTHER_STATUS: &str = "sidecar-injector.admittance.dev/second";
 
 fn status_annotation(pod: &Value) -> String {

@@ -99,7 +99,7 @@ async fn decisions_are_sent_to_a_server_with_the_configured_token() {
         let text = String::from_utf8(body.to_vec()).unwrap();
         let mut kept = kept.lock().unwrap();
         kept.push((token, text));
-        // The server fails the first attempt.
+        // The server replies to the first attempt with an error.
         if kept.len() == 1 {
             http::StatusCode::SERVICE_UNAVAILABLE
         } else {

@@ -133,7 +133,7 @@ async fn a_change_is_refused_when_the_disk_of_the_history_is_full() {
     let told = hot.annotations(&program).await;
     assert!(!told.contains_key("version.admittance.dev/second"), "{told:?}");
 
-    // A rollback that a restart would undo is refused.
+    // A rollback is refused if the history cannot store it, because a restart would undo it.
     hot.put(2);
     hot.until_version(&program, "files change what is live all the same", 2)
         .await;

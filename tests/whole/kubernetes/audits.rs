@@ -393,7 +393,7 @@ async fn the_leader_makes_lookups_of_an_audit_as_the_configured_user() {
             .into_iter()
             .map(|(name, message)| (name.to_owned(), message.to_owned()))
             .collect();
-        // The messages of different operations may differ.
+        // An object has two findings if its messages for CREATE and UPDATE differ.
         found.dedup_by_key(|(name, _)| name.clone());
         found
     };
@@ -446,8 +446,9 @@ async fn slow_audits_report_findings_before_they_end() {
 /// `cargo task soak` runs this test: an audit of a large cluster takes at most a minute and little memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_cluster_is_audited_with_bounded_time_and_memory() {
-    /// The limits for 20,000 objects of 1.6 kB: seconds, and bytes of resident memory.
+    /// The maximum duration of an audit of 20,000 objects of 1.6 kB.
     const SECONDS: f64 = 60.0;
+    /// The maximum resident memory during this audit, in bytes.
     const MEMORY: u64 = 200_000_000;
     let is_soak = changes_of_soak().is_some();
     let objects = if is_soak { 20_000 } else { 1_200 };

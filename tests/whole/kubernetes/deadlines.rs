@@ -123,7 +123,7 @@ async fn the_shortest_of_all_timeouts_applies() {
     }
 }
 
-/// An audited stage does not decide, so the answer does not depend on when the stage ends.
+/// A stage in Audit mode does not decide, so the request is allowed even if this stage never answers.
 #[tokio::test]
 async fn a_hanging_stage_in_audit_mode_refuses_no_request() {
     let directory = tempfile::tempdir().unwrap();

@@ -108,7 +108,7 @@ fn check_order(setting: &Setting) -> usize {
     targets.len()
 }
 
-/// Returns the message with which the chain `pods` denies a Pod in this replica.
+/// Returns the message with which the chain `pods` of this replica denies a Pod.
 async fn message(server: &Server) -> String {
     let verdict = server.review("/validate/pods", &POD.review("p1")).await;
     verdict.message().to_owned()

@@ -49,7 +49,7 @@ impl Server {
         }
     }
 
-    /// Returns another client with its own connections, which offers HTTP/2.
+    /// Returns another client, which has its own connections and offers HTTP/2.
     pub(crate) fn http2_client(&self) -> Client {
         let authorities = fs::read_to_string(self.directory.path().join("ca.pem")).unwrap();
         Client::over_http2(trust(&authorities)).unwrap()

@@ -118,7 +118,7 @@ spec:
             json!({"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]})
         }).collect();
         let found = role["rules"].as_array().unwrap().iter();
-        // The skipped rules are about webhook configurations.
+        // Rules about webhook configurations are not compared.
         let is_of_chains = |rule: &&Value| rule["apiGroups"][0] != "admissionregistration.k8s.io";
         assert_eq!(
             found.filter(is_of_chains).cloned().collect::<Vec<_>>(),
@@ -208,7 +208,8 @@ async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
     );
     assert_eq!(with.pod()["automountServiceAccountToken"], true);
 
-    // Chains of namespaces may be created later and use more kinds.
+    // The program may read every kind that chains of namespaces are allowed to read, since such chains may be created
+    // later.
     let directory = tempfile::tempdir().unwrap();
     let namespaced = "{ namespaced: { modules: [\"oci://registry.example.com/**\"], allow: { cluster: [v1/ConfigMap] } } }";
     let config = text("").replace(
