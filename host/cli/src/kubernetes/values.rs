@@ -103,12 +103,12 @@ impl KubernetesVersion {
         self.0 >= 21
     }
 
-    /// Returns whether `autoscaling/v2` has HorizontalPodAutoscalers.
+    /// Returns whether the cluster has HorizontalPodAutoscalers in `autoscaling/v2`.
     pub(super) fn has_stable_autoscaling(self) -> bool {
         self.0 >= 23
     }
 
-    /// Returns whether `policy/v1` has PodDisruptionBudgets.
+    /// Returns whether the cluster has PodDisruptionBudgets in `policy/v1`.
     pub(super) fn has_stable_policies(self) -> bool {
         self.0 >= 21
     }

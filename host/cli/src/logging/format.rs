@@ -21,7 +21,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-/// The size to which the message and each other field are truncated, in bytes.
+/// The maximum size of the message and of each other field, in bytes. Longer text is truncated.
 const FIELD_LIMIT: usize = 8 << 10;
 
 /// Returns the layer that writes human-readable lines.

@@ -7,7 +7,7 @@ use super::document;
 
 const OCI: &str = "oci://registry.example.com/images:1.0";
 
-/// An example, with the JSON Pointer of the part that tests change.
+/// An example document, and the JSON Pointer of the part to which the tests make changes.
 pub(super) struct Example {
     pub(super) document: Json,
     pub(super) under: &'static str,
