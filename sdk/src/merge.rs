@@ -12,9 +12,8 @@ const COMPARISONS: usize = 1 << 18;
 
 /// Returns `original` with the change that leads from `before` to `after`.
 ///
-/// `before` is `original`, parsed as some type and serialized again. So it may lack fields, and it may have defaults
-/// for fields that are absent in `original`. Values that are equal in `before` and `after` keep the form that they have
-/// in `original`.
+/// `before` is `original`, parsed as some type and serialized again. So fields may be missing or have defaults. Values
+/// that are equal in `before` and `after` keep the form that they have in `original`.
 pub(crate) fn rebase(original: &Value, before: &Value, after: Value) -> Result<Value, Error> {
     value(original, before, after, &mut PointerBuf::new())
 }

@@ -22,8 +22,7 @@ pub fn is_dns_label(text: &str) -> bool {
     text.len() <= 63 && is_part_of_subdomain(text)
 }
 
-/// Returns whether this is a DNS-1123 subdomain: at most 253 characters. Each part between dots is a label of any
-/// length.
+/// Returns whether this is a DNS-1123 subdomain: at most 253 characters, and between dots labels of any length.
 pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_part_of_subdomain)
 }

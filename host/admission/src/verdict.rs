@@ -123,8 +123,7 @@ pub struct Denial {
     pub reason: String,
     /// The message for people.
     pub message: String,
-    /// Whether the message names the policy that denied the request. If so, clients get it without the names of stage
-    /// and chain.
+    /// Whether the message names the policy that denied the request. If so, clients do not see stage and chain.
     pub names_policy: bool,
     /// Machine-readable details, such as `causes` and `retryAfterSeconds` in Kubernetes' `Status.details`; may be
     /// empty. Only clients that get a `Status` receive them.

@@ -83,8 +83,7 @@ pub enum Signer {
 pub struct ImageError(pub String);
 
 /// The images that a stage lets its plugin read: all, or those in a registry or below a path in it. A registry on this
-/// machine or with an IP address is included only if it is named: clients choose images, and must not make the host
-/// call such servers.
+/// machine or with an IP address must be named: clients choose images, and must not make the host call such servers.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 #[display("{}", _0.as_deref().unwrap_or("*"))]
 pub struct ImageGrant(Option<Box<str>>);

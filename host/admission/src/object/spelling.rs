@@ -222,8 +222,7 @@ impl KeyTree {
     }
 }
 
-/// Returns whether a Go server reads `key` as `canonical`: it ignores case, and takes two non-ASCII letters for `s` and
-/// `k`.
+/// Returns whether a Go server reads `key` as `canonical`. Go ignores case, and reads `ſ` as `s` and U+212A as `k`.
 pub fn same_key(key: &str, canonical: &str) -> bool {
     let fold = |c: char| match c {
         '\u{17f}' => 's',

@@ -212,8 +212,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns a lower bound of the size as text in bytes (escapes in names are not counted); `None` if it exceeds
-    /// `limit`.
+    /// Returns a lower bound of the size as text in bytes. Escapes in names do not count. `None` if it exceeds `limit`.
     pub(crate) fn size(&self, limit: usize) -> Option<usize> {
         let mut left = limit;
         self.deduct(&mut left)?;

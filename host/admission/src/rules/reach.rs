@@ -1,5 +1,4 @@
-//! Finds rules that match no request, because no hook is called for their resources, or because the requests do not
-//! arrive at the chains.
+//! Finds rules that match no request, because no hook is called for their resources, or such requests do not arrive.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -76,8 +75,8 @@ impl Rule {
 /// Describes which requests arrive at the chains. Default: all requests for which hooks are called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Whether requests arrive through webhooks. These are registered by resource, so rules with only `kinds` match
-    /// nothing.
+    /// Whether requests arrive through webhooks. Webhooks are registered for resources, so rules with only `kinds`
+    /// match no request.
     pub is_by_resource: bool,
     /// The namespaces from which no requests arrive.
     pub excluded_namespaces: Vec<String>,

@@ -30,8 +30,7 @@ fn failure_of(outcome: &Outcome) -> &Failure {
     }
 }
 
-/// All threads for long work are busy at first. So an evaluation that needs such a thread waits, and any other would
-/// end in one poll.
+/// All threads for long work are busy at first, so an evaluation that needs one of them does not end in its first poll.
 #[tokio::test]
 async fn a_large_patch_is_applied_on_another_thread() {
     let copies: Vec<Value> = (0..35)

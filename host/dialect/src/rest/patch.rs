@@ -90,8 +90,7 @@ impl Matched {
         let stored = self.stored(head)?;
         let result = patch.apply(&self.body_of(&stored)?).map_err(refused)?;
         let text = result.text();
-        // If a key has another spelling, a server that ignores the case of keys would read another object than the
-        // chains.
+        // If a key has another spelling, a server that ignores case would read another object than the chains.
         let is_plain = Object::parse_unique(text).is_ok() && *self.canonical(text)? == *text;
         if !is_plain {
             return Err(ambiguous(
@@ -169,7 +168,6 @@ impl Matched {
     }
 }
 
-/// Returns the rejection of a patch that cannot be applied.
 fn refused(error: PatchError) -> Rejection {
     match error {
         PatchError::Malformed(error) => malformed(error),

@@ -118,7 +118,6 @@ fn the_first_route_that_matches_method_and_path_applies() {
     }
 }
 
-/// Returns the name of a request's class.
 fn class(dialect: &Rest, head: &Parts) -> &'static str {
     match dialect.classify(head) {
         Class::Inspect(_) => "inspect",

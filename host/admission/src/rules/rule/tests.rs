@@ -37,8 +37,7 @@ fn only(values: &[&str]) -> Matcher<String> {
 #[test]
 fn a_rule_matches_by_group_version_and_operation() {
     use Operation::*;
-    // (rule's groups, versions and operations; request's group, version and operation; expectation), as in
-    // kube-apiserver.
+    // As in kube-apiserver: (rule's groups, versions, operations; request's group, version, operation; expectation)
     let table: [(&[&str], &[&str], &[Operation], &str, &str, Operation, bool); 10] = [
         (&["*"], &["*"], &[Create], "g", "v", Create, true),
         (&["g", "h"], &["*"], &[Create], "g", "v", Create, true),
