@@ -48,7 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         vec![Rule::for_operations([Operation::Create])],
         vec![Stage::new("house", WidgetRules)],
     );
-    // `.definitions("chains/")` adds chains of plugins and webhooks.
+    // To add chains of plugins and webhooks, also call `.definitions("chains/")`.
     let host = Host::builder().chain(chain).build().await?;
 
     let kind = GroupVersionKind::from_api_version("v1", "Widget");

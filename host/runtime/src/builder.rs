@@ -40,7 +40,7 @@ use crate::{
 pub struct HostBuilder {
     paths: Vec<PathBuf>,
     /// The number of stores that were added before the first directory. New definitions are offered to these stores
-    /// first.
+    /// before they are offered to the directory.
     stores_before: Option<usize>,
     stores: Vec<Arc<dyn DefinitionStore>>,
     on_bad: OnBadDefinition,

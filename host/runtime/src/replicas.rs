@@ -218,7 +218,7 @@ impl Replicas {
 }
 
 impl WaitingLog {
-    /// Logs once for which replicas the others wait, and once that the waiting has ended. Replicas that are still
+    /// Logs once which replicas the others wait for, and once that the waiting has ended. Replicas that are still
     /// preparing the change, without a problem, are logged only after [`SLOW`].
     fn log(&mut self, missing: &[Missing]) {
         if missing.is_empty() {

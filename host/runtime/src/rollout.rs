@@ -48,7 +48,7 @@ pub struct RolloutStatus {
     /// The number of failures, out of the decided requests, at which the rollout is aborted.
     #[serde(default)]
     pub failure_limit: u64,
-    /// The decided requests for which both answers were compared.
+    /// The decided requests for which the answers of candidate and plugin were compared.
     pub compared: u64,
     /// The compared requests that the candidate denied but the plugin did not.
     pub refused: u64,

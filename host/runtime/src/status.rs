@@ -182,7 +182,7 @@ pub struct StorageStatus {
 }
 
 impl StorageStatus {
-    /// Sums up the sizes of the files in the directory. Blocks. Skips files that disappear meanwhile.
+    /// Sums up the sizes of the files in the directory. This blocks. Skips files that disappear meanwhile.
     pub(crate) fn measure(name: &str, directory: PathBuf, limit: Option<u64>) -> Self {
         let mut status = Self {
             name: name.to_owned(),

@@ -168,7 +168,8 @@ pub(crate) fn release(plugins: &Path, machine: &Machine) -> Result<PathBuf, Erro
                 path.display()
             )));
         }
-        // A program for another architecture could start its compiler only if the kernel ran the emulator for it.
+        // On another architecture, the plugins are not loaded: the program runs in the emulator, but the compiler that
+        // it starts would not.
         if machine.target().is_none() {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             loads(&program, &name.replace(".wasm.gz", "").replace('_', "-"))?;
@@ -184,7 +185,7 @@ fn loads(program: &Path, plugin: &str) -> Result<(), Error> {
     run(Command::new(program)
         .arg("inspect")
         .arg(format!("stock:{plugin}"))
-        // The directory does not exist, so the program has to use its own copy.
+        // The program has to use its own copy, because this directory does not exist.
         .env("ADMITTANCE_PLUGINS", "/nonexistent")
         .stdout(Stdio::null()))
 }

@@ -51,7 +51,8 @@ pub(super) struct Ring {
     slots: VecDeque<Slot>,
     /// The memory of the decisions in all slots, in bytes.
     pub(super) size: usize,
-    /// The number of decisions that were removed, which is also the position of the first slot among all decisions.
+    /// The number of decisions that were removed, which is also the position of the first slot, counted over all
+    /// decisions so far.
     pub(super) gone: u64,
     last: u64,
 }

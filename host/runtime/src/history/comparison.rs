@@ -209,7 +209,7 @@ mod tests {
         assert_eq!((same.text.as_str(), same.modules.len()), ("", 0));
     }
 
-    /// Returns the names of the changes between two texts of a file. Both revisions have the same modules.
+    /// Returns the names of the changes between two texts of a file, in two revisions with the same modules.
     fn names(before: &str, after: &str) -> Vec<String> {
         changed_names(&entry(1, before).detail, &entry(2, after).detail)
     }

@@ -38,7 +38,7 @@ pub(crate) struct Assembled {
     pub(crate) chains: Vec<Arc<LiveChain>>,
     /// All plugins, including candidates.
     pub(crate) plugins: Vec<(RevisionModule, Arc<Loaded>)>,
-    /// The errors of stages despite which the table was built, each with what is served instead of the definition.
+    /// The errors that did not prevent building the table, each with what is served instead of the stage's definition.
     pub(crate) tolerated: Vec<(StageError, Served)>,
     errors: Vec<StageError>,
 }

@@ -99,8 +99,8 @@ const LONGEST_REASON: usize = 1000;
 /// The number of names that an error lists. Further names are only counted.
 const MOST_NAMES: usize = 30;
 
-/// The interval at which the system clock is checked for the ends of disabled stages. A timer is not enough, because
-/// the clock may be corrected, and runs on while the machine sleeps.
+/// The interval at which the system clock is compared with the end times of disabled stages. A timer is not enough,
+/// because the clock may be corrected, and runs on while the machine sleeps.
 const CLOCK_CHECK: Duration = Duration::from_secs(60);
 
 impl Host {

@@ -91,7 +91,8 @@ where
         .await
         .map_err(Unknown::Failed)?;
     let reply = inner.call(request).await.map_err(Unknown::Failed)?;
-    // A reply with a passage was created by the inner service itself, for example because its upstream is unreachable.
+    // A reply that has a `Passage` was created by the inner service itself, for example because its upstream is
+    // unreachable.
     if reply.extensions().get::<Passage>().is_some() {
         return Err(Unknown::Replied(reply));
     }

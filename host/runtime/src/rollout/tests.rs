@@ -118,7 +118,7 @@ async fn each_state_of_a_rollout_allows_only_some_user_actions() {
         let is_progressing = shown(&rollouts, &rollout).0 == Progressing;
         assert_eq!(rollouts.next_end().is_some(), is_progressing, "{action}");
     }
-    // After a restart, the first step lasts for a whole pause.
+    // The first step of the resumed rollout lasts for a whole pause.
     assert_eq!(rollouts.next_end(), Some(Instant::now() + minutes(10)));
 }
 
@@ -133,7 +133,7 @@ async fn a_rollout_continues_in_a_new_table_with_the_same_candidate() {
     assert!(!rollouts.adopt([second.clone()].into_iter()));
     assert_eq!(shown(&rollouts, &second).1, "50%");
     assert_eq!(rollouts.next_end(), Some(Instant::now() + minutes(6)));
-    // The counts of the second table abort the rollout.
+    // Failures that the second table counts abort the rollout.
     for _ in 0..5 {
         second.count_decided(true);
     }
