@@ -57,7 +57,7 @@ pub enum Expected {
     Existing,
 }
 
-/// The path and the kind of store to which a new definition is written.
+/// Where a new definition is written: the kind of store, and the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     /// Whether the definition is written to a file or to an entry of a store.

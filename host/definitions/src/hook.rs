@@ -64,9 +64,9 @@ pub trait HookKind: HookValue {
         Vec::new()
     }
 
-    /// Returns whether this hook may refuse requests that its replacement `now` allows. Differences that cannot result
-    /// from truncating a file do not count, such as another module or URL, or other values in settings. Default:
-    /// whether the hooks differ.
+    /// Returns whether this hook may refuse requests that its replacement `now` allows. Only differences that
+    /// truncating a file can cause count: another module or URL, or other values in settings, do not. Default: whether
+    /// the hooks differ.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         !self.equals(&**now)
     }

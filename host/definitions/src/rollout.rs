@@ -27,7 +27,7 @@ const FEWEST: u64 = 100;
 pub struct RolloutDefinition {
     /// The shares of the steps, at least one, in increasing order.
     pub shares: Vec<Share>,
-    /// The property of requests by which they are divided between plugin and candidate.
+    /// The property by which requests are divided between plugin and candidate.
     pub by: RolloutKey,
     /// The duration of each step.
     pub pause: Duration,

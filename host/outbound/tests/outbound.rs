@@ -276,7 +276,7 @@ async fn a_name_that_resolves_to_a_private_address_is_refused() {
         networks: Vec::new(),
         ..scene.grant()
     };
-    // The connection of the first grant is not reused for a grant that does not allow its address.
+    // A connection that one grant opened is not reused for a grant that does not allow the address.
     send(&sender, &scene.grant(), scene.get("/")).await.unwrap();
     for grant in [&narrow, &open] {
         let message = denied(send(&sender, grant, scene.get("/")).await);

@@ -168,7 +168,7 @@ impl Rego {
             )?;
         }
         let mut input = object([("parameters", parameters.clone()), ("review", review.clone())]);
-        // Policies for OPA find the AdmissionReview in this field. Templates of Gatekeeper do not have it.
+        // Only policies for OPA find the AdmissionReview in `input.request`; templates of Gatekeeper do not.
         if self.constraints.is_empty() {
             set(&mut input, [("request", review)])?;
         }

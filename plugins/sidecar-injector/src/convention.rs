@@ -82,7 +82,7 @@ impl Conventions {
             status: status.unwrap_or_else(|| names.1.to_owned()),
             style,
         };
-        // If the operator uses a name for something else, that use takes precedence.
+        // If the settings use an annotation name for something else, that use takes precedence.
         let is_taken = |name: &str| name == main.answer || name == main.status || is_added(name);
         let (answer, status) = KUBE_SIDECAR_INJECTOR;
         let understood =

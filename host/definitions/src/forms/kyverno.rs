@@ -69,7 +69,7 @@ impl DocumentForm for Kyverno {
         let is_classic = group == "kyverno.io";
         let is_own = is_classic || group.ends_with(".kyverno.io");
         let mut kinds = KINDS.iter().filter(|known| is_own && known.name == kind);
-        // Two kinds of exceptions have this name, in different API groups.
+        // The kind `PolicyException` exists in two API groups.
         if is_classic {
             kinds.next_back()
         } else {

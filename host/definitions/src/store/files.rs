@@ -40,9 +40,9 @@ const WRITER_TIMEOUT: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct FileStore {
     paths: Arc<[PathBuf]>,
-    /// The state of the files before the last read; `None` before the first.
+    /// The state of the files before the last read; `None` before the first read.
     read: watch::Sender<Option<Fingerprint>>,
-    /// The content at the last read; `None` before the first.
+    /// The content at the last read; `None` before the first read.
     complete: Mutex<Option<Complete>>,
     /// Wakes the task that waits for a change.
     watch: Mutex<Option<Watch>>,

@@ -231,7 +231,7 @@ pub fn files_in(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path)? {
         let file = entry?.path();
-        // Directories with such a name are included; reading them reports the mistake.
+        // A directory that is named like a file of definitions is included, so that reading it reports the mistake.
         if is_definition(&file) {
             files.push(file);
         }

@@ -13,7 +13,7 @@ use crate::{
 /// With fewer bodies, caching would take longer than evaluating each call.
 const WORTHWHILE: usize = 8;
 
-/// A function, all of whose definitions are in one module.
+/// A function whose definitions are all in one module.
 #[derive(Debug)]
 pub(super) struct Definition {
     pub(super) package: String,

@@ -45,7 +45,7 @@ fn a_sidecarconfig_is_accepted_as_settings() {
             ),
         ),
         (
-            // The templates of istio and `Andrewmatilde/webhook-injector` have these lists.
+            // istio's and `Andrewmatilde/webhook-injector`'s files also have `initContainers` and `imagePullSecrets`.
             "with the lists of later ones",
             with(
                 sidecarconfig(),

@@ -103,7 +103,7 @@ impl ConstraintDocument {
         self.parameters = spec.optional("parameters").map(|node| LocatedValue::new(&node));
     }
 
-    /// Returns the actions on a violation: none for a dry run, and `None` if the constraint is not enforced at
+    /// Returns the actions on a violation: an empty list for a dry run, and `None` if the constraint is not enforced at
     /// admission. The actions are for the objects that `path` generates or, without a path, for the objects of
     /// requests.
     pub(super) fn actions(&self, is_cel: bool, path: Option<&ExpansionPath<'_>>) -> Option<Vec<Action>> {

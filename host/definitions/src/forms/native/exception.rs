@@ -174,7 +174,7 @@ impl ExceptionDefinition {
     }
 }
 
-/// Returns the names of the chain's stages, in the same form as `id`.
+/// Returns the names of the chain's stages as `id` would write them: with the phase only if `id` has one.
 fn addresses(chain: &ChainDefinition, id: &StageId) -> Vec<String> {
     let address = |stage: &str| {
         let id = StageId {

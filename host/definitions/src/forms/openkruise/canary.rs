@@ -65,7 +65,7 @@ fn is_of_openkruise(key: &str) -> bool {
 }
 
 impl Canary {
-    /// Reports the mistakes that can be found without other SidecarSets. OpenKruise rejects such a canary too.
+    /// Reports mistakes for which OpenKruise rejects this canary, whatever other SidecarSets there are.
     pub(super) fn check_alone(&self, is_updated: bool, root: &Node<'_>) {
         if self.base == self.name {
             let message = "a canary cannot be its own base";
