@@ -155,7 +155,7 @@ impl Fetch<'_> {
             return Err(self.not_fetched());
         };
         match self.inner.checked_offline(self.reference, found).await {
-            // The module may have been signed after it was fetched, so fetching it can still help.
+            // The module may have been signed since it was fetched, so fetching it again may help.
             Err(Error::Signature(_)) => Err(self.not_fetched()),
             checked => checked,
         }

@@ -36,7 +36,7 @@ const PLUGINS: [(&str, &[u8]); 4] = [
 #[cfg(not(feature = "stock"))]
 const PLUGINS: [(&str, &[u8]); 0] = [];
 
-/// Returns whether the reference names an embedded stock plugin. A file of the plugin takes precedence.
+/// Returns whether the reference names an embedded stock plugin, even if a file with that path takes precedence.
 pub fn is_in_program(reference: &ModuleReference) -> bool {
     reference
         .stock_name()
@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    /// The plugins are embedded only in a build with this feature, such as `cargo task release` makes.
+    /// The plugins are embedded only in a build with the feature `stock`, such as `cargo task release` makes.
     #[cfg(feature = "stock")]
     #[test]
     fn every_embedded_module_can_be_decompressed() {

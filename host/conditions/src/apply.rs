@@ -28,7 +28,7 @@ pub(crate) struct Writer {
     text: String,
     limit: usize,
     deadline: Deadline,
-    /// The length at which the deadline is checked again.
+    /// The length of the written JSON at which the deadline is checked again.
     next_check: usize,
     depth: usize,
     converts: bool,

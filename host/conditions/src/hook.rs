@@ -25,8 +25,8 @@ mod findings;
 mod mutation;
 mod params;
 
-/// The cost limit of all validations of a policy, of all its audit annotations, and of each mutation, as in
-/// kube-apiserver.
+/// The cost limit, as in kube-apiserver, for all validations of a policy, for all its audit annotations, and for each
+/// mutation.
 const POLICY_COST: u64 = 10_000_000;
 /// The estimated work to evaluate a policy for one parameter, in bytes. The parameter's size is added to it.
 const PARAMETER_WORK: usize = 1 << 10;
@@ -67,7 +67,7 @@ pub struct Binding {
 /// The system for which a policy was written. It determines the wording of messages and the effect of errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Wording {
-    /// No other system: messages contain no names, and an error is a failure of the stage.
+    /// The policy was written for this program: messages contain no names, and an error is a failure of the stage.
     #[default]
     Native,
     /// The API server of Kubernetes.
@@ -340,7 +340,7 @@ impl PolicyHook {
             return Ok(Ok(true));
         }
         let variables = self.variables(inputs);
-        // Match conditions of Kubernetes' policies cannot use variables.
+        // Only Kyverno's match conditions use the policy's variables. Those of Kubernetes' policies cannot.
         let mut machine = Machine::new(&variables, &policy.definitions, TOTAL_COST, inputs.deadline);
         match first_false(&mut machine, &policy.conditions, self.sources(inputs.request)).await {
             Ok(first_false) => Ok(Ok(first_false.is_none())),

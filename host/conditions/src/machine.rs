@@ -51,7 +51,7 @@ pub(crate) struct Machine<'a> {
 struct Meter {
     cost: u64,
     limit: u64,
-    /// The limit to report when it is exceeded: the limit of one expression, or the limit of all expressions together.
+    /// The error if `limit` is exceeded. It names the limit of one expression, or of all expressions together.
     exceeded: Halt,
     asked: u64,
     next_deadline_check: u64,

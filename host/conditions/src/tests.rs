@@ -344,7 +344,7 @@ async fn the_third_call_of_the_authorizer_exceeds_the_cost_limit() {
         "{failure}"
     );
     assert_eq!(rules.requests.lock().unwrap().len(), 2);
-    // The cost limit of all expressions allows seven calls.
+    // The cost limit of all expressions together allows seven calls of the authorizer.
     let rules = Rules::default();
     let names: Vec<(String, String)> = (0..9)
         .map(|number| {

@@ -76,7 +76,7 @@ pub fn compile(job: &str) -> ExitCode {
         Ok(Ok(artifact)) => (artifact, ExitCode::SUCCESS),
         Ok(Err(refusal)) => (refusal.into_bytes(), ExitCode::from(REFUSED)),
         Err(error) => {
-            // The parent process reads this line, or a user who runs the command by hand.
+            // This line is for the parent process, or for a user who runs the command by hand.
             let _ = writeln!(io::stderr(), "{error}");
             return ExitCode::FAILURE;
         }

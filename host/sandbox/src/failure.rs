@@ -87,7 +87,7 @@ fn trap_message(trap: Trap, state: &CallState) -> String {
 /// Returns a colon and the end of the plugin's standard error, where a panic writes its message; empty without output.
 fn stderr_tail(state: &CallState) -> String {
     let tail = state.log.tail();
-    // The hint about backtraces after a panic's message is useless here.
+    // The hint about backtraces after a panic's message is useless here, so it is removed.
     let words = tail
         .lines()
         .filter(|line| !line.trim().is_empty() && !line.starts_with("note: run with `RUST_BACKTRACE"))

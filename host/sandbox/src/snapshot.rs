@@ -93,7 +93,7 @@ impl<'a> Instrumented<'a> {
             return Ok(Err(open.to_owned()));
         }
         let mut kept = KeptMemory::default();
-        // Wizer adds a page to each memory, and reads the memory in one call.
+        // Wizer needs room for one more page in each memory, and reads a whole memory in one call.
         store.data_mut().make_room_for_snapshot();
         store.set_hostcall_fuel(usize::MAX);
         let mut snapshots = Vec::new();

@@ -63,7 +63,6 @@ async fn refusal(sandbox: &Sandbox, module: Vec<u8>) -> Error {
     prepared.unwrap_err()
 }
 
-/// Returns the number of running child processes.
 fn children() -> usize {
     let me = std::process::id().to_string();
     let is_mine = |entry: io::Result<fs::DirEntry>| {

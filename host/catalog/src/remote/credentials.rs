@@ -112,7 +112,7 @@ fn login(config: &[u8], artifact: &OciReference) -> String {
     }
 }
 
-/// Returns whether the error means that there are no credentials for this registry. A helper reports that only by this
+/// Returns whether the error means that there are no credentials for this registry. A helper reports this only by a
 /// sentence, which comes from Docker's library.
 fn is_not_found(error: &CredentialRetrievalError) -> bool {
     match error {

@@ -16,7 +16,7 @@ pub(super) struct Download<'a> {
     /// digest shows whether the parts belong together.
     pub(super) digest: Option<Digest>,
     pub(super) size: Option<u64>,
-    /// The validator of a version that need not be downloaded again.
+    /// The validator (`ETag`) of a version that need not be downloaded again.
     pub(super) known_validator: Option<&'a str>,
 }
 

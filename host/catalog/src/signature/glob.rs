@@ -1,7 +1,7 @@
 use regex::Regex;
 
-/// A pattern for paths. `*` matches any characters except `/`. `**` must be a whole part: it matches any number of
-/// parts, and at least one at the end.
+/// A pattern for paths. `*` matches any characters except `/`. `**` must be a whole part. It matches any number of
+/// parts, and at the end of the pattern at least one.
 #[derive(Clone, Debug, derive_more::Display)]
 #[display("{text}")]
 pub(super) struct Glob {

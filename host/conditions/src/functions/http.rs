@@ -28,7 +28,6 @@ pub(crate) struct HttpLookup {
     body: Vec<u8>,
 }
 
-/// Returns whether the function sends a request.
 pub(crate) fn is_request(name: &str) -> bool {
     matches!(name, "http.Get" | "http.get" | "http.Post" | "http.post")
 }

@@ -103,7 +103,7 @@ impl PolicyHook {
             refusals.retain(|objection| !objection.failed);
         }
         self.note(names, &objections, &mut response);
-        // A policy with mutations has no validation actions, and always denies.
+        // A policy with mutations has no validation actions: each objection denies the request.
         let enforced = self.binding.actions.contains(&Action::Deny) || !self.policy.mutations.is_empty();
         let denied: Vec<Objection> = objections
             .into_iter()
@@ -261,7 +261,7 @@ fn internal_error(why: &str) -> Denial {
     denial
 }
 
-/// Returns the name of the object in messages, which may be `generateName`, as in kube-apiserver.
+/// Returns what messages call the object: its name, its `generateName`, or `Unknown`, as in kube-apiserver.
 fn object_name(request: &Request) -> String {
     let generated = request.object.as_ref().and_then(|object| {
         let name = object.value().pointer("/metadata/generateName")?.as_str()?;

@@ -7,7 +7,7 @@ use crate::value::{Map, Value};
 const WORK_OF_A_UNIT: u64 = 64;
 
 impl<'a> Machine<'a> {
-    /// Charges as kube-apiserver does for comparing two values: by the smaller size, without nested values.
+    /// Charges for a comparison like kube-apiserver: by the size of the smaller value, without nested values.
     pub(crate) fn charge_comparison(&mut self, one: &Value<'a>, other: &Value<'a>) -> Result<(), Fault> {
         let size = |value: &Value<'a>| match value {
             Value::String(text) => text.len(),

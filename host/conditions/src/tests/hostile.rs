@@ -56,7 +56,7 @@ async fn expensive_expressions_fail_at_the_cost_limit() {
         );
     }
     for (expression, expected) in [
-        // The text grows with each step.
+        // Each `map` makes the string eight times as long.
         (
             "[0].map(x, 'xxxxxxxx').map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x)\
              .map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x)\

@@ -12,7 +12,8 @@ const FORMATS: &str = "k8s.io/apiserver, library.Format";
 const SEMVER: &str = "k8s.io/apiserver, library.SemverLib version 1";
 const QUANTITY: &str = "k8s.io/apiserver, library.Quantity";
 
-/// The library functions that these tables test. `language` tests regular expressions, addresses, sets and lists.
+/// The library functions that these tables test. The module `language` tests those for regular expressions, addresses,
+/// sets and lists.
 const FUNCTIONS: &[(&str, &str)] = &[
     (
         STRINGS,

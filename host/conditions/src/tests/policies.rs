@@ -101,7 +101,7 @@ impl ClusterReader for ConfigMaps {
     ) -> Result<ClusterPage, ClusterError> {
         assert_eq!(query.label_selector, "limits in (yes)");
         let mut page = ClusterPage::default();
-        // Without a namespace, the objects of all namespaces are listed.
+        // The only objects are in the namespace `shop`.
         let namespace = query.namespace.as_deref().unwrap_or("shop");
         for name in ["many", "few"] {
             let found = self.get(kind, Some(namespace), name, deadline).await?;

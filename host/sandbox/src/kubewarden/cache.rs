@@ -15,8 +15,9 @@ use super::host_calls::{Answer, parse};
 /// The prefix of keys that are reserved for Kubewarden itself.
 const RESERVED: &str = "kubewarden_internal_";
 
-/// The maximum number of entries, and the maximum size of all keys and values together in bytes.
+/// The maximum number of entries.
 const ENTRIES: usize = 1024;
+/// The maximum size of all keys and values together, in bytes.
 const BYTES: usize = 1 << 20;
 
 /// The longest time to live of a value.

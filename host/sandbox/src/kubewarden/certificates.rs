@@ -28,8 +28,9 @@ use super::host_calls::{Answer, parse};
 /// The object identifier of the extended key usage for code signing, which a certificate with a chain must have.
 const CODE_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
 
-/// The maximum number of certificates in a chain, and their total size. A path has at most six besides the root.
+/// The maximum number of certificates in a chain. A path has at most six besides the root.
 const CHAIN: usize = 32;
+/// The maximum size of all certificates in a chain together, in bytes.
 const CHAIN_SIZE: usize = 256 << 10;
 
 /// The maximum number of certificates and signatures that a verification checks. The longest direct path needs 14.

@@ -56,7 +56,6 @@ pub(super) fn slice(memory: &[u8], at: u32, length: u32) -> wasmtime::Result<&[u
         .ok_or(Trap::MemoryOutOfBounds)?)
 }
 
-/// Reads a 32-bit number from a policy's memory.
 pub(super) fn number(memory: &[u8], at: u32) -> wasmtime::Result<u32> {
     let bytes = slice(memory, at, 4)?
         .first_chunk()

@@ -113,7 +113,7 @@ pub(super) fn parse<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
 }
 
 fn log(state: &CallState, payload: &[u8]) {
-    // A larger event would exceed the log limit anyway, so it is only counted.
+    // An event above the limit would not fit into the log anyway, so it is only counted.
     let whole = Some(payload).filter(|payload| payload.len() <= QUESTION);
     let event = whole.and_then(|whole| serde_json::from_slice::<Map<String, Value>>(whole).ok());
     let Some(mut event) = event else {

@@ -15,9 +15,9 @@ use crate::{
     store::CallState,
 };
 
-/// The registry of images whose name contains no registry, and the repository path of images whose name is a single
-/// word.
+/// The registry of an image whose name contains no registry.
 const DEFAULT_REGISTRY: &str = "docker.io";
+/// The repository path of an image whose name is a single word.
 const DEFAULT_PATH: &str = "library";
 
 /// The OpenID provider of GitHub's workflows.

@@ -347,7 +347,7 @@ async fn poll(
     }
     let first = occurs.iter().map(|(wait, ..)| *wait).min().unwrap_or_default();
     if !first.is_zero() {
-        // The call's deadline ends this wait, too.
+        // If the call's deadline comes first, it ends this wait.
         tokio::time::sleep(first).await;
     }
     let (memory, _) = parts(guest)?;

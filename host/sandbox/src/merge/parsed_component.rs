@@ -73,7 +73,7 @@ impl<'a> ParsedComponent<'a> {
                 for function in section {
                     match function.ok()? {
                         lift @ CanonicalFunction::Lift { .. } => lifts.push(lift),
-                        // It would move before the lifted functions, but may refer to an item that follows them.
+                        // This function would move before the lifted ones, but may need an item after them.
                         _ if !lifts.is_empty() || !self.after.is_empty() => return None,
                         function => self.canonical(function)?,
                     }

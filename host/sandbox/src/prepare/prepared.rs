@@ -49,7 +49,7 @@ impl Prepared {
         &self.header.configured
     }
 
-    /// Serialises the header: the description, when the plugin is configured, and the fingerprint.
+    /// Serialises the header: the description, the fingerprint, and whether `configure` runs once or in every call.
     pub fn header(&self) -> Vec<u8> {
         // The header is plain data, so serialisation cannot fail.
         serde_json::to_vec(&self.header).unwrap_or_default()

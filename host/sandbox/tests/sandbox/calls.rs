@@ -244,7 +244,7 @@ async fn settings_are_kept_in_a_snapshot_of_nested_components() {
             assert_eq!(verdict(&call(&plugin).await.unwrap()), "deny 407  ");
         }
     }
-    // Components that are nested more deeply cannot be snapshotted.
+    // A component inside a component inside a component cannot be snapshotted.
     let prepared = sandbox()
         .prepare(wrapped(&wrapped(&component, 1), 1), "7", &config())
         .await;
@@ -324,7 +324,7 @@ async fn a_looping_plugin_does_not_delay_other_work() {
     for _ in 0..20 {
         call(&good).await.unwrap();
     }
-    // The runtime also serves timers and sockets.
+    // Timers of the runtime also fire while the plugin runs.
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert!(!bad.is_finished());
     bad.abort();
@@ -384,7 +384,7 @@ async fn audit_calls_leave_half_of_the_slots_free() {
             })
         })
         .collect();
-    // All calls have started, because they were spawned before this task waits.
+    // The calls were spawned before, so they start while this task waits.
     while sandbox.free_slots() > 2 {
         tokio::task::yield_now().await;
     }

@@ -200,7 +200,7 @@ pub(crate) enum Answer {
     },
     Warn(&'static str),
     Error(&'static str),
-    /// A patch of this many zero bytes, from page 10 on.
+    /// A patch of this many zero bytes, which begin at page 10 of the memory.
     Huge(u32),
 }
 

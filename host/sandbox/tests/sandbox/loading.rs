@@ -408,13 +408,13 @@ async fn a_separate_compiler_process_produces_the_same_plugin() {
         let prepared = sandbox.prepare(guest.component(), "{}", &config()).await.unwrap();
         assert_eq!(*prepared.configured(), Configured::Snapshot);
         call(&sandbox.load(&prepared, &config()).unwrap()).await.unwrap();
-        // The code is the same for a sandbox that compiles in this process.
+        // A sandbox that compiles in this process produces the same code.
         let code = prepared.code().unwrap().clone();
         let prepared = Prepared::from_bytes(code, &prepared.header()).unwrap();
         call(&self::sandbox().load(&prepared, &config()).unwrap())
             .await
             .unwrap();
-        // Both compilers report the same errors.
+        // The compiler process reports the same errors as a compiler in this process.
         let module = wat::parse_str("(component (core module (func (result i32))))").unwrap();
         let error = sandbox
             .prepare(module.clone(), "{}", &config())

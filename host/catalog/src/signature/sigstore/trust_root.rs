@@ -21,7 +21,7 @@ pub struct TrustRoot(Arc<Trusted>);
 struct Trusted {
     verifier: Verifier,
     has_certificate_logs: bool,
-    /// The text of the trust root, by which trust roots are compared.
+    /// The text of the trust root. Trust roots are equal if their texts are equal.
     text: String,
 }
 

@@ -193,7 +193,7 @@ async fn host_calls_are_answered_only_if_granted() {
                 "add `https://example.com` to `allow.http`",
             )),
         ),
-        // The manifest of this image happens to be a verdict.
+        // The manifest of this image happens to have the form of a verdict.
         (
             image("v1/oci_manifest", "ghcr.io/acme/a:1"),
             &granted,
@@ -364,7 +364,7 @@ fn keeping(verdict: &str) -> Policy {
         )
     };
     Policy {
-        // The answer for a missing key is shorter than a stored value.
+        // A policy recognises a missing key by the answer, which is shorter than a stored value.
         validate: format!(
             "(drop {get})
              (if (i32.gt_u (call $host_response_len) (i32.const 40))
