@@ -34,7 +34,7 @@ enum AccessPolicy {
     Open,
     /// The port is reachable from the network without authentication: the API is refused.
     Closed,
-    /// Clients authenticate, and their role decides.
+    /// Clients authenticate, and their role decides what they may do.
     Guarded {
         tokens: Vec<Token>,
         clients: Vec<CertificateHolder>,

@@ -27,7 +27,7 @@ pub struct HealthPanel {
     pub lines: Vec<HealthLine>,
 }
 
-/// A dependency, its state, and the problem with it. The subject must make sense without the panel's title.
+/// A dependency, its state, and the problem with it. `subject` must make sense without the panel's title.
 #[derive(Clone, Debug)]
 pub struct HealthLine {
     pub subject: String,

@@ -86,8 +86,8 @@ pub struct Sources {
     /// Returns the body of `GET /v1/status`.
     pub status: Box<dyn Fn() -> serde_json::Result<Value> + Send + Sync>,
     pub overview: Box<dyn Fn() -> Overview + Send + Sync>,
-    /// Returns the reason why the driver is not ready for requests. The field `is_stopping` says whether it is
-    /// stopping.
+    /// Returns the reason why the driver is not ready for requests. If the driver is stopping, `is_stopping` says so
+    /// instead.
     pub not_ready: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
     /// Returns the front end's own reply to `/healthz`; `None` if it has none.
     pub health: Box<dyn Fn() -> Option<Response<Body>> + Send + Sync>,
@@ -107,7 +107,7 @@ pub struct Overview {
     pub stopping: bool,
     pub table: Status,
     pub listeners: Vec<ListenerStatus>,
-    /// The reasons for which a change waits for other replicas.
+    /// The reasons why a change waits for other replicas.
     pub waiting: Vec<String>,
     /// The state of the driver and of everything that it depends on.
     pub panels: Vec<HealthPanel>,

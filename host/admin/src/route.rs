@@ -27,7 +27,7 @@ use crate::{
 pub(crate) const LARGE_BODY: usize = 8 << 20;
 /// The largest body that describes a request: a review with two objects of the largest size that Kubernetes stores.
 pub(crate) const REQUEST_BODY: usize = 4 << 20;
-/// The largest body of any other request, and of a form.
+/// The largest body of a form, and of a request that contains neither definitions nor the description of a request.
 pub(crate) const SMALL_BODY: usize = 64 << 10;
 /// The maximum number of simultaneous requests whose body may be larger than [`SMALL_BODY`].
 pub(crate) const LARGE_BODIES: usize = 8;
@@ -183,7 +183,7 @@ impl ReadBody for DefinitionText {
     }
 }
 
-/// A JSON body of at most this many bytes, or a reply in JSON.
+/// A JSON body of at most `LIMIT` bytes, or a reply in JSON.
 #[derive(Debug)]
 pub struct Json<T, const LIMIT: usize = SMALL_BODY>(pub T);
 

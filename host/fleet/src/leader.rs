@@ -321,7 +321,7 @@ fn new_statuses(
         .collect()
 }
 
-/// Waits for this pause before a retry. Never completes without a pause, because no retry is due.
+/// Waits for this pause before a retry. Never completes if there is no pause, because no retry is due then.
 pub(crate) async fn after(retry: Option<Duration>) {
     match retry {
         Some(pause) => sleep(pause).await,

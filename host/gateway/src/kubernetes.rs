@@ -188,7 +188,8 @@ impl Kubernetes {
         self.0.stop.cancel();
     }
 
-    /// Waits until no agent has a tunnel to this gateway. Requests at other gateways may use the tunnels longer.
+    /// Waits until no agent has a tunnel to this gateway. A tunnel also stays open while requests at other gateways use
+    /// it.
     pub(crate) async fn until_agents_are_gone(&self) {
         self.0.routes.until_agents_are_gone().await;
     }

@@ -22,7 +22,7 @@ pub struct DescribedRequest {
     /// only an old object, and otherwise `CREATE`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// The type of the object, `apps/v1/Deployment`, if no object is given.
+    /// The type of the object, such as `apps/v1/Deployment`, if no object is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// The resource, such as `pods` or `pods/status`. Default: guessed from the kind.
@@ -52,7 +52,7 @@ pub struct EvaluateRequest {
     /// The name by which messages refer to `definitions`, such as a file name. Default: `definitions`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Phase and name of a live chain: `Mutating:pods`.
+    /// The phase and name of a live chain, such as `Mutating:pods`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
     /// Settings that replace those of plugins: JSON values, or strings of YAML or JSON. The key is the name of a stage,

@@ -8,8 +8,8 @@ const CONTEXT: usize = 3;
 
 /// Two texts that have more bytes than this in total are not compared.
 const LONGEST: usize = 1 << 20;
-/// The maximum product of the numbers of lines of two texts that are compared. Without common lines, the comparison takes
-/// time for each pair of lines.
+/// Two texts are not compared if their numbers of lines, multiplied, exceed this. Without common lines, the comparison
+/// would take too long.
 const PAIRS: usize = 16_000_000;
 
 /// Shows the lines of both texts near their differences. The result is empty if the texts are equal, and `None` if they

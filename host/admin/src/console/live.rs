@@ -80,7 +80,7 @@ fn texts(query: &mut DecisionQuery) -> [&mut Option<String>; 6] {
     [chain, stage, namespace, user, text, since]
 }
 
-/// Returns the address of `page` with this filter. If `page` is a list, it begins with the first decision whose id is
+/// Returns the address of `page` with this filter. If `page` is a list, it begins with the newest decision whose id is
 /// smaller than `before`.
 fn address_with(query: &DecisionQuery, page: &str, before: Option<u64>) -> String {
     let query = DecisionQuery {
@@ -316,7 +316,7 @@ fn why(decision: &DecisionRecord) -> String {
     notes.collect::<Vec<_>>().join("; ")
 }
 
-/// Shows the requests of each chain in the last minute, or since the first decision if that is shorter.
+/// Shows the requests of each chain in the last minute, or since the first decision if that was less than a minute ago.
 fn rates(api: &Api) -> Markup {
     html! {
         table.data.chains {
@@ -464,7 +464,7 @@ impl FollowingPage {
 }
 
 impl DecisionGroup {
-    /// Waits for a decision, and adds the decisions that are available without waiting.
+    /// Waits for a decision, and returns it with all further decisions that are already available.
     async fn take(decisions: &mut DecisionStream) -> Option<Self> {
         let mut group = Self::default();
         group.add(decisions.next().await?);

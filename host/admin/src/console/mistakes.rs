@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::error::ApiError;
 
-/// The names of texts in error messages, and the fields of the form that contain these texts.
+/// The texts that may have mistakes: the name of each in error messages, and the form's field that contains it.
 const FIELDS: [(&str, &str); 4] = [
     ("chain", "definitions"),
     ("settings", "settings"),

@@ -158,7 +158,7 @@ impl PlaygroundFields {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct PlaygroundQuery {
-    /// The phase and name of a live chain: `Mutating:pods`.
+    /// The phase and name of a live chain, such as `Mutating:pods`.
     chain: Option<String>,
     /// The uid of a decision whose request is evaluated. Default: the last request of the chain.
     uid: Option<String>,

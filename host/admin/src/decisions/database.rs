@@ -147,7 +147,8 @@ impl DecisionDatabase {
         let is_passage = filter.chain.is_some() || filter.stage.is_some();
         let mut select = QueryBuilder::<Sqlite>::new("SELECT d.record FROM ");
         if is_passage {
-            // `CROSS JOIN` makes SQLite read the table of passages first, which has fewer matching rows, sorted by id.
+            // `CROSS JOIN` makes SQLite begin with the table of passages, which has fewer matching rows and is sorted
+            // by id.
             select.push(
                 "admittance_passages p CROSS JOIN admittance_decisions d ON d.id = p.id WHERE p.chain = ",
             );
@@ -282,7 +283,7 @@ impl DecisionDatabase {
         Ok(())
     }
 
-    /// Returns the number of bytes in use.
+    /// Returns the number of bytes of the database that are in use.
     async fn size(&self) -> Result<u64, SinkError> {
         let size: i64 = query_scalar(
             "SELECT (page_count - freelist_count) * page_size \

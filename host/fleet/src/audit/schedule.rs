@@ -33,7 +33,7 @@ use crate::{
     metrics,
 };
 
-/// The time for which chains must not have changed before the next audit begins.
+/// The time for which the chains must stay unchanged before the next audit begins.
 const QUIET: Duration = Duration::from_secs(5);
 /// The time for which changed verdicts are collected before reports are written.
 const DEBOUNCE: Duration = Duration::from_secs(2);

@@ -209,8 +209,8 @@ pub fn to_pem(certificates: &[CertificateDer<'_>]) -> String {
     certificates.iter().map(pem).collect()
 }
 
-/// Issues a certificate for a service, and a CA for it with the same validity. The CA's key is discarded after this
-/// use.
+/// Creates a CA, and uses it to issue a certificate for a service. Both have the same validity. The CA's key is then
+/// discarded.
 pub fn for_service(
     service: &Service,
     days: u16,
@@ -232,7 +232,7 @@ fn not_after(certificate: &X509Certificate<'_>) -> Result<OffsetDateTime, String
         .map_err(|error| format!("its expiry date is not valid: {error}"))
 }
 
-/// Finds the CA certificate that matches this key, and returns both.
+/// Finds the CA certificate that matches this key, and returns the certificate and the key.
 fn pair(certificates: &str, key: &str) -> Result<(CertificateDer<'static>, KeyPair), String> {
     let found: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificates.as_bytes())
         .collect::<Result<_, _>>()

@@ -249,7 +249,7 @@ fn chains_of_namespaces_have_separate_webhooks() {
         "Ignore",
         2,
     );
-    // Webhooks are sorted by name, so a namespace's webhook comes first.
+    // Webhooks are sorted by name, so the webhook of the namespace `bank` comes first.
     let each: &[Row] = &[
         (
             "bank.pods.mutate-namespaced.hooks.hooks-system",
@@ -391,7 +391,7 @@ fn webhooks_exclude_requests_that_the_cluster_depends_on() {
     }
 }
 
-/// The test evaluates the match conditions with this program's CEL; in a cluster, the API server does.
+/// The test evaluates the match conditions with this program's CEL. In a cluster, the API server evaluates them.
 #[tokio::test]
 async fn each_match_condition_excludes_the_requests_that_it_names() {
     use admittance::admission::{

@@ -81,7 +81,7 @@ impl RegisteredWebhook {
                 .values()
                 .filter_map(|chains| webhook_for(Scope::Namespaced, chains))
             {
-                // Webhooks with equal settings are merged, because each chain checks the namespace again.
+                // Webhooks with equal settings are merged. That is safe, because each chain checks the namespace again.
                 match of_namespaces
                     .iter_mut()
                     .find(|known| known.has_same_settings(&webhook))
@@ -123,7 +123,8 @@ impl RegisteredWebhook {
             .iter()
             .flat_map(|chain| chain.rules.iter().map(|rule| (rule, chain.namespace.is_some())));
         for (rule, is_namespaced) in registered.filter(|(rule, _)| !rule.is_by_kind_alone()) {
-            // Rules of webhooks cannot select kinds. The chain checks its own rules, including kinds, again.
+            // The rules of webhooks cannot select kinds. That is safe, because the chain checks its own rules again,
+            // including kinds.
             let mut rule = Rule {
                 kinds: Matcher::Any,
                 ..rule.clone()

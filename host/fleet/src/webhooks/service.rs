@@ -80,7 +80,8 @@ impl Inner {
                 let slices = serde_json::from_slice::<Slices>(&answer.body);
                 slices.map_or(true, |slices| slices.may_answer())
             }
-            // The API server lacks EndpointSlices, or the account may not read them.
+            // With any other status, the API server lacks EndpointSlices, or the account may not read them. Waiting
+            // would not help.
             Ok(answer) => !answer.status.is_server_error(),
             // While the API server is unavailable, no configuration can be written anyway.
             Err(_) => false,

@@ -108,7 +108,7 @@ async fn written_chains_are_read_back() {
     );
     assert_eq!(there["status"], json!({"conditions": []}));
 
-    // A change that does not name the current text fails.
+    // A change fails if its `before` is not the current text.
     for (before, after) in [
         (None, Some(&first)),
         (Some(&first), Some(&second)),

@@ -23,7 +23,7 @@ use super::{
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// The maximum number of addresses in a report. Each of them is checked regularly.
 const MOST_ADDRESSES: usize = 16;
-/// The longest address. Together with a port, it has to fit into a frame of a tunnel.
+/// The longest address, in bytes. Even with a port added, it has to fit into a frame of a tunnel.
 const LONGEST_ADDRESS: usize = 92;
 /// The maximum size of all addresses in a report together, in bytes.
 const LONGEST_ADDRESSES: usize = 2048;

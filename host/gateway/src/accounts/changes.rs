@@ -78,7 +78,7 @@ pub(super) fn unavailable(error: impl Display) -> AccountsError {
     AccountsError::Unavailable(error.to_string())
 }
 
-/// Returns the time at which a lifetime ends, or `now` if it is too long for the clock.
+/// Returns the time at which a lifetime ends, or `now` if that time is too late for the clock.
 pub(super) fn after(now: Moment, lifetime: Duration) -> Moment {
     Moment(now.0.checked_add(lifetime).unwrap_or(now.0))
 }
@@ -115,7 +115,8 @@ impl Accounts {
     /// Deletes a user with all tokens and permissions, but not the clusters that the user created.
     pub async fn delete_user(&self, by: &str, name: &str) -> Result<(), AccountsError> {
         let mut change = self.0.database.change().await?;
-        // The creator is cleared, because some versions of MySQL reuse the number of a deleted user after a restart.
+        // The user's clusters lose their creator, because some versions of MySQL reuse the number of a deleted user
+        // after a restart.
         query(
             "UPDATE admittance_clusters SET creator_id = ? \
              WHERE creator_id = (SELECT id FROM admittance_users WHERE name = ?)",

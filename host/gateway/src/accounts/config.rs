@@ -10,7 +10,7 @@ pub struct AccountsConfig {
     pub database: DatabaseConfig,
     /// The file with the keys that encrypt the tokens of clusters.
     pub key_file: PathBuf,
-    /// Whether the file is created if it is missing.
+    /// Whether the key file is created if it is missing.
     pub creates_key: bool,
     /// The time within which an agent has to use a new register token for the first time.
     pub register_token_lifetime: Duration,

@@ -167,8 +167,8 @@ impl Accounts {
         Ok(insert_token(change, row).await?)
     }
 
-    /// Inserts credentials if the gateway may connect to their addresses, and their CA is usable: bcs-api stored
-    /// unchecked what agents reported. Returns whether they were inserted.
+    /// Inserts credentials if the gateway may connect to their addresses, and their CA is usable. bcs-api did not check
+    /// the credentials that agents reported. Returns whether they were inserted.
     async fn insert_source_credentials(
         &self,
         change: &mut DatabaseTransaction,

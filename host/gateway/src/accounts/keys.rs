@@ -41,7 +41,7 @@ impl KeyFile {
         })
     }
 
-    /// Writes a file with a new key that only the current user can read.
+    /// Writes a file with a new key. Only the current user can read the file.
     pub fn create(path: &Path) -> Result<Self, String> {
         use std::io::Write;
 

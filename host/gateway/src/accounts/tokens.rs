@@ -33,9 +33,9 @@ pub struct CreatedToken {
 /// The result of encrypting all tokens again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reencrypted {
-    /// How many clusters' tokens are encrypted with the first key.
+    /// The number of clusters whose token is encrypted with the first key.
     pub tokens: usize,
-    /// How many user tokens are encrypted with the first key.
+    /// The number of user tokens that are encrypted with the first key.
     #[serde(default, rename = "userTokens")]
     pub user_tokens: usize,
     /// Tokens that could not be decrypted and stay as they are, each with the reason and what to do.
@@ -148,8 +148,8 @@ impl Accounts {
         self.commit(change, by, "revoke token", &subject).await
     }
 
-    /// Encrypts all encrypted tokens again, with the file's first key. Tokens that cannot be decrypted stay as they
-    /// are.
+    /// Encrypts all encrypted tokens again, with the first key of the key file. Tokens that cannot be decrypted stay as
+    /// they are.
     pub async fn reencrypt(&self, by: &str) -> Result<Reencrypted, AccountsError> {
         self.0.keys.reload().map_err(AccountsError::Invalid)?;
         let mut change = self.0.database.change().await?;

@@ -123,7 +123,7 @@ pub struct ClusterEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BcsCluster {
-    /// The project of the platform.
+    /// The project in the platform to which the cluster belongs.
     pub project_id: String,
     /// The ID of the cluster in the platform, such as `BCS-K8S-15091`.
     pub cluster_id: String,

@@ -27,7 +27,7 @@ const CERTIFICATES: [&str; 9] = [
     "x-ssl-client-cert",
 ];
 
-/// The user of a request in its cluster.
+/// The user in whose name a request reaches its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) user: String,

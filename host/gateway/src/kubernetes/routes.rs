@@ -35,7 +35,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The connection of the gateway to an API server: direct, or by a tunnel.
 #[derive(Clone, Debug)]
 pub(super) enum ConnectVia {
-    /// TCP, to the addresses that these accounts allow.
+    /// A TCP connection. The accounts decide which addresses are allowed.
     Direct(Accounts),
     /// The tunnel of the cluster's agent.
     Tunnel(Session),

@@ -116,7 +116,7 @@ pub(super) fn is_current(stored: &Value, wanted: &Value) -> bool {
 
 /// Returns a hash of the parts that is a valid name and label.
 fn hash(parts: &[&str]) -> String {
-    // No part contains a zero byte.
+    // No part contains a zero byte, so different parts never have the same joined text.
     let mut digest = hex::encode(Sha256::digest(parts.join("\0")));
     digest.truncate(HASH_LENGTH);
     digest

@@ -37,7 +37,8 @@ pub(crate) enum ConnectError {
     Header,
 }
 
-/// Opens a WebSocket with this random key, these headers, and this largest message. Also returns the reply's headers.
+/// Opens a WebSocket with this random key and these headers. No message may be larger than `largest`. Also returns the
+/// reply's headers.
 pub(crate) async fn websocket(
     connector: &Connector,
     uri: Uri,

@@ -87,8 +87,8 @@ impl Session {
         &self.0.budget
     }
 
-    /// Opens a connection to a destination that the other side connects to, and charges its memory to this budget. If
-    /// the other side cannot connect, the connection ends at once.
+    /// Opens a connection: the other side connects to its destination. The memory of the connection is charged to this
+    /// budget. If the other side cannot connect, the connection ends at once.
     pub async fn open(&self, to: TunnelDestination, budget: &Arc<Budget>) -> io::Result<DuplexStream> {
         let closed = || io::Error::new(io::ErrorKind::NotConnected, "the tunnel has ended");
         if !to.fits() {
@@ -230,8 +230,8 @@ impl Shared {
             }
             (Content::Announcement(announcement), _) => accepts.announced(announcement)?,
             (Content::Data(bytes), Some(connection)) => self.queue_data(number, &connection, bytes).await?,
-            // The connection has ended on this side, so the answer is `EOF`. If the queue is full, the next data is
-            // answered.
+            // The connection has ended on this side, so the answer is `EOF`. If the queue is full, only the next data
+            // is answered.
             (Content::Data(_), None) => drop(self.queue_control(number, Content::Error(EOF.to_owned()))),
             (Content::Error(text), Some(connection)) => {
                 if text != EOF {

@@ -30,7 +30,7 @@ const LARGEST_FILE: u64 = 1 << 20;
 const LARGEST_REPLY: usize = 1 << 20;
 /// The path of the endpoints of all API servers, which the API servers keep up to date.
 const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints/kubernetes";
-/// The port of API servers in the endpoints.
+/// The name of the API servers' port in the endpoints.
 const PORT: &str = "https";
 /// The name in the certificate of every API server.
 const SERVER_NAME: &str = "kubernetes";

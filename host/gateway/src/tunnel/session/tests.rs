@@ -242,7 +242,7 @@ async fn a_connection_is_charged_until_its_reader_has_read_everything() {
     for _ in 0..10 {
         attacker.send(1, Content::Data(chunk.clone())).await;
     }
-    // The other side ends the connection before it was read.
+    // The other side ends the connection before its bytes were read.
     attacker.send(1, Content::Error(EOF.to_owned())).await;
     attacker.settle().await;
     assert!(session.is_used());
