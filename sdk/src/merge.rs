@@ -97,7 +97,7 @@ fn array(
     Ok(merged)
 }
 
-/// Returns, for each element of `after`, the index of the element of `before` from which it was made.
+/// For each element of `after`, returns the index in `before` of the element from which it was made.
 fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     if let (Some(before), Some(after)) = (names(before), names(after)) {
         return after

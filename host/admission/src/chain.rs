@@ -20,7 +20,7 @@ pub struct Chain<S = Stage> {
     pub name: Arc<str>,
     /// The phase in which the stages are called. It determines whether they may change the object.
     pub phase: Phase,
-    /// The only namespace to whose resources the chain applies, excluding the Namespace itself. `None` includes all
+    /// The chain applies only to resources in this namespace, and not to the Namespace itself. `None` includes all
     /// namespaces and cluster-scoped resources.
     pub namespace: Option<Arc<str>>,
     /// The rules. A request must match at least one of them; without rules, no request matches.

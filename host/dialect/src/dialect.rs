@@ -133,7 +133,7 @@ impl Inspection {
         }
     }
 
-    /// Returns the parts of the request by which its chains are found.
+    /// Returns the parts of the request that are needed to find its chains.
     pub fn outline(&self) -> Outline<'_> {
         Outline {
             operation: self.operation,

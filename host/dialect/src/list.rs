@@ -67,7 +67,8 @@ pub struct ItemRequest {
     pub pointer: Pointer,
 }
 
-/// A path and query with placeholders, each of which is a pointer into an item: `/v1/job/{/ID}?namespace={/Namespace}`.
+/// A path and query with placeholders. Each placeholder is a pointer into an item:
+/// `/v1/job/{/ID}?namespace={/Namespace}`.
 #[derive(Clone, Debug)]
 pub struct ItemPath(Template<Pointer>);
 

@@ -81,7 +81,7 @@ pub struct HttpGrant {
     pub methods: BTreeSet<String>,
     /// The allowed paths; empty allows all.
     pub paths: Vec<PathPrefix>,
-    /// The non-public networks to which the host name may resolve.
+    /// Non-public networks. The host name may resolve to addresses in them.
     pub networks: Vec<IpNet>,
     /// The name of the credential that the host adds to requests.
     pub credential: Option<String>,
@@ -141,7 +141,7 @@ impl HttpGrant {
     }
 }
 
-/// The length in bytes to which method and path are cut in a message.
+/// In a message, method and path are cut to this many bytes.
 const LONGEST_REQUEST: usize = 200;
 
 /// A prefix of URL paths. `/v1/` includes every path below it; `/v1` also includes itself, but not `/v10`.

@@ -70,7 +70,7 @@ pub enum Signer {
     Certificate {
         /// The certificate as PEM.
         certificate: String,
-        /// The CAs as PEM, one of which must have issued the certificate. `None` trusts the certificate itself.
+        /// The CAs as PEM. One of them must have issued the certificate. `None` trusts the certificate itself.
         chain: Option<Vec<String>>,
         /// Whether the signature must be in a transparency log.
         must_be_logged: bool,

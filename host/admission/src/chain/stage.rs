@@ -72,7 +72,7 @@ impl StageSpec {
     /// The default timeout: 1 s.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
 
-    /// Creates settings with which the hook is called for every request of the chain, its verdict is enforced, a
+    /// Creates the default settings: the hook is called for every request of the chain, its verdict is enforced, a
     /// failure refuses the request, and the timeout is [`DEFAULT_TIMEOUT`](Self::DEFAULT_TIMEOUT).
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self {

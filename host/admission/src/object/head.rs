@@ -334,7 +334,7 @@ visit_anything!(
     UniqueKeys,
     {
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<UniqueKeys, A::Error> {
-            // Most objects have few keys, for which comparing is faster than hashing.
+            // Up to this many keys are compared one by one, because that is faster than hashing.
             const FEW: usize = 16;
             let mut few: Vec<Cow<'de, str>> = Vec::new();
             let mut more = HashSet::new();

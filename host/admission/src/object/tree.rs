@@ -314,7 +314,7 @@ fn index(token: &Token<'_>, length: usize, end: End) -> Result<usize, Problem> {
 }
 
 impl<'a> Members<'a> {
-    /// The number of members up to which a linear search is used, because it is faster than hashing.
+    /// Up to this many members, a linear search is used, because it is faster than hashing.
     const FEW: usize = 32;
 
     fn position(&self, name: &str) -> Option<usize> {

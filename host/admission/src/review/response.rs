@@ -12,7 +12,7 @@ use crate::{
     Response, ReviewVersion, StageResult, TraceRow, Uid, Verdict, bounded_warnings, is_name_part, shortened,
 };
 
-/// The length to which an invalid key is cut in the log, in bytes.
+/// In the log, an invalid key is cut to this many bytes.
 const KEY_SHOWN: usize = 128;
 
 #[derive(Serialize)]
@@ -349,7 +349,7 @@ fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Fail
     Ok(kept)
 }
 
-/// Reads members of an object, each of which must have the expected type. A member that is `null` counts as absent.
+/// Reads members of an object. Each must have the expected type. A member that is `null` counts as absent.
 struct ReplyFields<'a> {
     map: &'a Map<String, Value>,
     /// The text before a member's name in messages: empty, or the path of the object and a dot.

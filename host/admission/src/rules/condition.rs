@@ -113,7 +113,7 @@ pub trait Authorizer: Send + Sync + 'static {
     ) -> Result<Access, AuthorizerError>;
 }
 
-/// The action whose permission is checked.
+/// An action for which a user's permission is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessAttributes {
     /// An action on a resource: `resourceAttributes` of a `SubjectAccessReview`. Empty fields are left out.

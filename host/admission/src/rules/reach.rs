@@ -78,7 +78,7 @@ pub struct Reach {
     /// Whether requests arrive through webhooks. Webhooks are registered for resources, so rules with only `kinds`
     /// match no request.
     pub is_by_resource: bool,
-    /// The namespaces from which no requests arrive.
+    /// Requests in these namespaces do not arrive.
     pub excluded_namespaces: Vec<String>,
     /// The only resources and kinds of requests that arrive; `None` if they are not known in advance.
     pub resources: Option<Vec<ReachedResource>>,

@@ -10,7 +10,7 @@ impl Deadline {
     /// Returns the deadline `duration` from now.
     pub fn after(duration: Duration) -> Self {
         let now = Instant::now();
-        // A duration beyond the clock's range means "no limit", for which a century is enough.
+        // A duration beyond the clock's range means "no limit", so a century is used instead.
         Self(
             now.checked_add(duration)
                 .unwrap_or(now + Duration::from_secs(3_155_760_000)),

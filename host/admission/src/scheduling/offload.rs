@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::{Deadline, Failure, FailureKind, scheduling::reschedule::reschedule_often};
 
-/// The size in bytes up to which work is short enough for a serving thread.
+/// Work on up to this many bytes is short enough for a serving thread.
 pub(crate) const SMALL: usize = 32 << 10;
 
 /// The nice value of threads for long work. Such a thread gets a quarter of a processor that it shares with a thread of

@@ -178,7 +178,7 @@ pub struct TraceRow {
     pub mode: Mode,
     /// The result of the stage.
     pub result: StageResult,
-    /// The exception because of which the stage was not called.
+    /// The exception that kept the stage from being called.
     pub exception: Option<Arc<str>>,
     /// The time between the request's arrival at the chains and the stage's turn; zero if there was no turn.
     pub start: Duration,

@@ -1,4 +1,4 @@
-//! Finds the route of a request, reading its method and path in every way in which servers may read them.
+//! Finds the route of a request. The method and path are read in every way in which servers may read them.
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@ use http::{HeaderName, Method};
 
 use crate::{Pattern, Pointer};
 
-/// The routes of a JSON API to which chains apply.
+/// The routes of a JSON API. Chains apply to requests that match a route.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RestConfig {

@@ -339,8 +339,7 @@ fn a_request_that_servers_could_match_to_two_routes_is_refused() {
 #[test]
 #[rustfmt::skip]
 fn a_body_becomes_a_request_or_is_refused_with_a_reason() {
-    // (case, method, uri, body, expectation), in which the expectation is "namespace name object", `nothing` or the
-    // error.
+    // (case, method, uri, body, expectation). The expectation is "namespace name object", `nothing` or the error.
     for (case, method, uri, body, expected) in [
         ("whole", "PUT", "/v1/jobs", r#"{"Job": {"ID":"a","Namespace":"n"}, "EnforceIndex": true}"#, r#"n a {"ID":"a","Namespace":"n"}"#),
         ("the query comes first", "PUT", "/v1/jobs?namespace=q%20r", r#"{"Job":{"ID":"a","Namespace":"n"},"Namespace":"m"}"#, r#"q r a {"ID":"a","Namespace":"n"}"#),
