@@ -231,7 +231,6 @@ impl Writers {
     }
 }
 
-/// Runs work that reads files, on a thread that may block.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,

@@ -115,7 +115,6 @@ impl Apt {
         )
     }
 
-    /// Downloads packages and unpacks them into `directory`.
     pub(crate) fn unpack(&self, packages: &[&str], directory: &Path) -> Result<(), Error> {
         remove_directory(directory)?;
         create_directory(directory)?;

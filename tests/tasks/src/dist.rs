@@ -134,7 +134,6 @@ fn archive(contents: &Contents, staging: &Path, to: &Path) -> Result<PathBuf, Er
     tar_gz(&tree, &to.join(format!("{name}.tar.gz")))
 }
 
-/// Packs the files of a directory into a compressed archive.
 fn tar_gz(directory: &Path, to: &Path) -> Result<PathBuf, Error> {
     let tar = to.with_extension("");
     pack(directory, &tar)?;

@@ -1,5 +1,3 @@
-//! Selects the decisions to list.
-
 use admittance_admission::{Decision, TraceRow};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

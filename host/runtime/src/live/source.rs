@@ -1,5 +1,3 @@
-//! The inputs from which tables are built.
-
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     ffi::OsString,

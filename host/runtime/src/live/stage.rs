@@ -1,5 +1,3 @@
-//! Defines the stages of live tables.
-
 use std::{borrow::Borrow, ops::Deref, sync::Arc};
 
 use admittance_admission::{Chain, Mode, Stage, StageSpec};

@@ -1,5 +1,3 @@
-//! Reads the trace to which a request belongs.
-
 use admittance_admission::{TraceContext, Uid};
 use admittance_net::trace::{TRACEPARENT, TRACESTATE};
 use http::HeaderMap;

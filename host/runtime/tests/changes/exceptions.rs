@@ -1,5 +1,3 @@
-//! Tests of exceptions that are applied, expire and are deleted.
-
 use std::time::{Duration, SystemTime};
 
 use admittance::{

@@ -1,5 +1,3 @@
-//! A definition store for tests.
-
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},

@@ -1,5 +1,3 @@
-//! Tests the recording of requests while the chains process them.
-
 use std::{sync::Arc, time::Duration};
 
 use admittance::{

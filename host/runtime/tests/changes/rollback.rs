@@ -1,5 +1,3 @@
-//! Tests rollbacks, and when they end.
-
 use admittance::Origin;
 
 use crate::{

@@ -21,7 +21,6 @@ pub(crate) fn id(text: &str) -> DefinitionId {
     text.parse().unwrap()
 }
 
-/// Returns the builder of a host with files, a store and a history.
 pub(crate) fn builder(scene: &Scene, memory: &MemoryStore) -> HostBuilder {
     Host::builder()
         .definitions(scene.chains())

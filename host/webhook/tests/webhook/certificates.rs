@@ -1,5 +1,3 @@
-//! Valid and invalid certificates for tests.
-
 use std::sync::Arc;
 
 use rcgen::{

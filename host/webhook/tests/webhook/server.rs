@@ -58,7 +58,6 @@ impl Server {
         Self::listen(Some(tls), handler)
     }
 
-    /// Starts a server that offers only HTTP/1.1.
     pub(crate) fn start_http1(mut tls: ServerConfig, handler: Handler) -> Self {
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         Self::listen(Some(tls), handler)

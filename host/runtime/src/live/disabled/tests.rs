@@ -59,7 +59,6 @@ fn disabled_stages(host: &Host) -> Vec<DisabledStage> {
     stages.filter_map(|stage| stage.disabled).collect()
 }
 
-/// Waits until no stage is disabled any longer.
 async fn until_all_are_enabled(host: &Host) {
     let mut ends = host.0.disabled.lock().ends();
     ends.wait_for(Option::is_none).await.unwrap();
