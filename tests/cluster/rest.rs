@@ -25,12 +25,10 @@ impl Rest {
         self.send(Method::GET, path, None).await
     }
 
-    /// Sends a POST to the path of a collection.
     pub(crate) async fn post(&self, path: &str, object: &Value) -> Result<Reply, Error> {
         self.send(Method::POST, path, Some(object)).await
     }
 
-    /// Sends a request with `object` as its body.
     pub(crate) async fn send(
         &self,
         method: Method,

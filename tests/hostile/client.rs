@@ -12,7 +12,6 @@ use tokio::{
 /// The minimum time between the starts of two requests.
 const PACE: Duration = Duration::from_millis(5);
 
-/// The durations of a client's requests.
 #[derive(Debug, Default)]
 pub(crate) struct Latency {
     sorted: Vec<Duration>,

@@ -88,7 +88,7 @@ fn interrupt_all_others() {
 #[expect(unsafe_code, reason = "no safe interface to this system call exists")]
 fn set_scheduler(policy: libc::c_int, sched_priority: libc::c_int) -> bool {
     let parameters = libc::sched_param { sched_priority };
-    // Threads and programs that this thread starts get the default policy.
+    // Threads and programs that this thread starts get the default scheduling policy.
     let policy = policy | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the kernel only reads the parameters; 0 means the calling thread.
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }

@@ -217,7 +217,7 @@ async fn the_page_of_a_decision_shows_all_its_details() {
     );
     browser.picture("decision").await;
 
-    // The commands and documents that the page offers to copy work.
+    // The page offers commands and documents to copy. All of them can be used unchanged.
     let [curl, again, case] = &browser.texts("details pre").await[..] else {
         panic!("{}", browser.text().await);
     };

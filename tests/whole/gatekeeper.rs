@@ -53,7 +53,7 @@ async fn gatekeeper_suites_run_unchanged() {
         ran.stderr
     );
 
-    // Each kind of assertion can also fail.
+    // For each kind of assertion, one case fails.
     let directory = tempfile::tempdir().unwrap();
     for name in ["template.yaml", "constraint.yaml", "incomplete.yaml"] {
         let from = examples.join("gatekeeper/required-labels").join(name);

@@ -62,7 +62,6 @@ fn cargo() -> Command {
     command
 }
 
-/// Returns the text files below a directory with their content.
 fn texts_below(folder: PathBuf) -> Vec<(PathBuf, String)> {
     let (mut folders, mut texts) = (vec![folder], Vec::new());
     while let Some(folder) = folders.pop() {
@@ -309,7 +308,7 @@ fn may_use(user: &str, used: &str) -> bool {
     match (layer(user), layer(used)) {
         // Fuzz targets depend on the host, and no crate depends on them.
         (None, Some(_)) if user == "admittance-fuzz" => true,
-        // The clients of `cargo task hostile` use the same time slice as the program's threads.
+        // `cargo task hostile` gives its clients the same time slice as `admittance-net` gives the program's threads.
         (None, Some(_)) if (user, used) == ("admittance-tests", "admittance-net") => true,
         // This is the only dependency within a layer: certificates are reloaded when their files change.
         _ if (user, used) == ("admittance-net", "admittance-watch") => true,

@@ -67,7 +67,7 @@ const OTHER: &str = ", other build";
 
 const NGINX: &str = "nginx";
 
-/// AdmissionReviews over plain HTTP.
+/// Measures AdmissionReviews over plain HTTP.
 async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     const CONFIG: &str = "dialect: { kubernetes: {} }";
     const NO_DECISIONS: &str = "dialect: { kubernetes: {} }\ndecisions: { memory: { count: 0 } }";

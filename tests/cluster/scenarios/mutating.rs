@@ -178,7 +178,7 @@ pub(crate) async fn the_audit_log_contains_the_patch(cluster: Arc<Cluster>) {
                 && event["objectRef"]["namespace"] == scene.namespace
         })
         .unwrap();
-    // The probe is the webhook with the index 0.
+    // The webhook with the index 0 is the probe, so the webhook of the test has the index 1.
     let annotation = &event["annotations"]["patch.webhook.admission.k8s.io/round_0_index_1"];
     let recorded: Value = serde_json::from_str(annotation.as_str().unwrap()).unwrap();
     assert_eq!(recorded["webhook"], registration.webhook_name(&scene.namespace));

@@ -43,7 +43,7 @@ pub(crate) fn check_mistakes(mistakes: &Mistakes, text: &str) {
 fn change_back_and_forth(set: &DefinitionSet) {
     for stored in set.documents() {
         let applied = set.apply(&stored.text, "input", Expected::Existing, &|_| None);
-        // Items of a list are documents that cannot be replaced separately.
+        // Applying fails for an item of a list, because it cannot be replaced on its own.
         let Ok(change) = applied else {
             continue;
         };

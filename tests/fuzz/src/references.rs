@@ -30,7 +30,7 @@ pub fn references(input: &[u8]) {
         }
         assert!(!name.registry().contains(['/', '@', ' ']), "{name}");
     }
-    // The file system determines the location of a file.
+    // The canonical form of a file reference depends on the file system, so it is not checked.
     if matches!(reference, ModuleReference::File(_)) {
         return;
     }

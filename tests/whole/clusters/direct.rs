@@ -137,7 +137,7 @@ async fn changed_cluster_credentials_and_addresses_are_used_at_once() {
         "{}",
         refused.text()
     );
-    // The gateway limits how often an agent may report changes.
+    // The gateway limits how often an agent may report changes, so the report is repeated until it is accepted.
     while scene.report(&[&scene.server, &second], "rotated").await.status != 200 {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

@@ -81,7 +81,7 @@ async fn screenshots_of_the_manual_are_current() {
         (plugins, "/etc/admittance/plugins"),
         (store, "/var/lib/admittance/store"),
         (directory, "/etc/admittance"),
-        // Any other temporary directory is the directory of the history.
+        // The only remaining temporary directory is that of the history.
         (r"/\S*/\.tmp\w+", "/var/lib/admittance/history"),
     ];
     for (name, path, text) in PAGES {

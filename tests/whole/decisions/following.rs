@@ -105,7 +105,8 @@ async fn a_slow_client_gets_the_number_of_missed_decisions_and_delays_no_other_c
     let scene = Scene::start("decisions: { memory: { count: 10 } }").await;
     let mut slow = EventClient::open(&scene, "/v1/decisions/events", "").await;
     slow.until("content-type").await;
-    // These decisions do not fit into the buffers of the sockets.
+    // Together, the following decisions are larger than the socket buffers, so the client that does not read misses
+    // some.
     let mut review = POD.review("large");
     review["request"]["object"]["metadata"]["annotations"] = json!({"well-behaved": "false"});
     review["request"]["userInfo"]["groups"] = json!(vec!["g".repeat(1000); 200]);

@@ -424,7 +424,7 @@ async fn keys_of_the_configuration_are_documented() {
             "cluster: {}, definitions: [ { kubernetes: { namespaced: { allow: { ? } } } } ]",
         ),
     ] {
-        // Environment variables need no permission, and the fields of `allow` are listed separately.
+        // `environment` is left out because it needs no permission, and `allow` because its fields are listed instead.
         let known = known(&format!("{{ {text} }}")).into_iter();
         for key in known.filter(|key| !["allow", "environment"].contains(&key.as_str())) {
             let key = format!("{prefix}{key}");

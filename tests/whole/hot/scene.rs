@@ -190,7 +190,6 @@ pub(super) fn mistakes(status: &Value) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns all files below a directory with their content.
 pub(super) fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries = fs::read_dir(directory)
         .unwrap()

@@ -111,7 +111,7 @@ impl Verdict {
         assert_eq!(answer.get("request"), None);
         let response = answer["response"].take();
         assert_eq!(response["uid"], review["request"]["uid"]);
-        // kube-apiserver rejects an answer that has only one of these fields.
+        // kube-apiserver rejects an answer that has only one of the fields `patch` and `patchType`.
         assert_eq!(
             response.get("patch").is_some(),
             response.get("patchType").is_some()

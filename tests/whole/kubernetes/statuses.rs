@@ -81,7 +81,7 @@ async fn the_status_of_a_chain_says_whether_it_is_live() {
             .contains("first")
     );
 
-    // A stage in Audit mode or a disabled one makes the condition `Enforced` false.
+    // A stage that is in Audit mode or disabled makes the condition `Enforced` false.
     let mut audited = chain("pods", "third");
     audited["spec"]["stages"][0]["mode"] = json!("Audit");
     setting.server.put(PLURAL, audited);

@@ -333,7 +333,7 @@ definitions: [chains.yaml]
         );
     }
 
-    // A certificate from another source is mounted.
+    // If the certificate comes from files, the Pods mount it instead of issuing their own.
     let place = directory();
     let out = place.path().display().to_string();
     let service = "admittance.admittance-system";

@@ -172,7 +172,7 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
     ] {
         let charts = Charts::new(&chains(), config).await;
         if !has_certs {
-            // The Pods issue their own certificate.
+            // Without these files, the Pods issue their own certificate.
             fs::remove_dir_all(charts.path("certs")).unwrap();
         }
         charts.chart(&format!("{webhooks} {flags}")).await;
@@ -394,7 +394,7 @@ definitions: [pods.yaml]
     ] {
         let charts = Charts::new(&chains(), config).await;
         if config.contains("webhookConfigurations") {
-            // The Pods issue their own certificate.
+            // Without these files, the Pods issue their own certificate.
             fs::remove_dir_all(charts.path("certs")).unwrap();
         }
         charts

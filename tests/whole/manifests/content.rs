@@ -67,7 +67,7 @@ async fn every_object_that_the_manifests_name_is_printed() {
     for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
         assert!(ports.contains(&&container[probe]["httpGet"]["port"]), "{probe}");
     }
-    // The same labels select the Pods everywhere.
+    // Every selector for the Pods has the same labels as the Deployment's template.
     let labels = &printed.object("Deployment", "")["spec"]["template"]["metadata"]["labels"];
     for selector in [
         &service["spec"]["selector"],

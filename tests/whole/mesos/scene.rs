@@ -66,7 +66,7 @@ impl Mesos {
     }
 }
 
-/// Returns the configuration of a driver in ZooKeeper with `more` appended.
+/// Returns the configuration of a driver that registers in ZooKeeper, with `more` appended.
 pub(super) fn driver(place: &ZooKeeperNode, more: &str) -> String {
     let ensemble = place.config();
     let definitions = if more.contains("definitions:") {

@@ -26,7 +26,6 @@ impl ZooKeeperNode {
 
     /// Returns a root node of this test in the server that all tests share.
     pub(crate) async fn shared(test: &str) -> Self {
-        // Starting the server blocks the thread.
         let address = blocking(ensemble::shared).await;
         let folder = format!("/{test}-{:016x}", fastrand::u64(..));
         let client = Client::connect(address).await.unwrap();

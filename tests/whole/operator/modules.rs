@@ -181,7 +181,8 @@ async fn only_signed_modules_run() {
     let signature = &status["chains"][0]["stages"][0]["hook"]["signature"];
     assert!(signature.as_str().unwrap().contains("sha256:"), "{status}");
 
-    // The replacement first has no signature, then a signature with another key, and finally one with the right key.
+    // The module is replaced. The new module first has no signature, then one with another key, and finally one with
+    // the right key.
     let problem = |status: &Value| status["problem"]["mistakes"][0].as_str().map(str::to_owned);
     setup.replace_module("one.wasm", 3);
     let told = |status: &Value| problem(status).is_some_and(|mistake| mistake.contains("one.wasm"));

@@ -35,7 +35,7 @@ pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<Cluster>) {
     let carol = token(&gateway.scene, "carol").await;
     let carol = rest(&gateway.scene, &gateway.scene.url(""), &carol);
     let (pods, secrets) = (gateway.path("pods"), gateway.path("secrets"));
-    // The gateway lets every request pass, but the cluster has no role binding.
+    // The gateway passes on all requests from Carol, but the cluster has no role binding for her.
     let refused = carol.get(&pods).await.unwrap();
     assert_eq!(refused.status, 403);
     assert!(refused.text().contains("plain.carol"), "{}", refused.text());

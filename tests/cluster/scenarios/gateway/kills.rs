@@ -131,7 +131,7 @@ pub(crate) async fn confirmed_objects_survive_a_kill_of_the_agent(cluster: Arc<C
     gateway.start_agent();
     timeout(SOON, gateway.until_reached()).await.unwrap();
     let tally = load.stop(&gateway).await;
-    // Only requests in flight at the kill are broken.
+    // Only requests that were in flight during the kill have no complete reply.
     assert!(tally.refused > 0 && tally.broken <= CLIENTS, "{tally:?}");
 }
 

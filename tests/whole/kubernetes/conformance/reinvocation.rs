@@ -57,7 +57,7 @@ fn rows() -> Vec<Row> {
 #[tokio::test]
 async fn a_webhook_is_reinvoked_after_later_changes() {
     let directory = tempfile::tempdir().unwrap();
-    // The end of the path is the label and its value.
+    // The last segment of the path has the form `label-value`.
     let hooks = Hooks::start(directory.path(), |call, _| async move {
         let label = call.path.rsplit('/').next().unwrap();
         let (name, value) = label.split_once('-').unwrap();
