@@ -261,7 +261,7 @@ impl Assembler {
         })
     }
 
-    /// Loads the plugins of the definitions, in their order. Live plugins are reused.
+    /// Loads the plugins in the order in which the definitions use them. Live plugins are reused.
     async fn load_plugins(
         self: &Arc<Self>,
         definitions: &[ChainDefinition],

@@ -12,7 +12,7 @@ use crate::{
     status::metrics,
 };
 
-/// An exception in a table. The specifications of the stages to which it applies contain it too.
+/// An exception in a table. The specification of each stage to which the exception applies has a copy of it.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveException {
     pub(crate) definition: ExceptionDefinition,
