@@ -464,7 +464,7 @@ mod tests {
     #[test]
     fn the_end_of_a_string_is_found_at_each_position() {
         for length in 0..40 {
-            // 0x21 and 0x23 are one less and one more than a quote, 0xa2 differs from it in the highest bit.
+            // 0x21 and 0x23 are one less and one more than a quote. 0xa2 differs from a quote in the highest bit.
             for other in [0x21, 0x23, 0x5b, 0x5d, 0xa2, 0xdc] {
                 let mut bytes = vec![other; length];
                 assert!(string_end(&bytes, 0).is_err());

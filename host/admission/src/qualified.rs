@@ -22,7 +22,7 @@ pub fn is_dns_label(text: &str) -> bool {
     text.len() <= 63 && is_part_of_subdomain(text)
 }
 
-/// Returns whether this is a DNS-1123 subdomain: at most 253 characters, and between dots labels of any length.
+/// Returns whether this is a DNS-1123 subdomain: at most 253 characters. It consists of labels of any length and dots.
 pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_part_of_subdomain)
 }

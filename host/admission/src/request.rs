@@ -61,7 +61,7 @@ pub struct FrontEnd {
 }
 
 impl FrontEnd {
-    /// Creates a front end with this dialect, and without a listener and a cluster.
+    /// Creates a front end with this dialect, whose listener and cluster are unknown.
     pub fn of_dialect(name: &str) -> Self {
         Self {
             dialect: Some(name.into()),

@@ -89,7 +89,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
         None
     }
 
-    /// Returns the resources whose requests a chain could apply to; `None`, the default, stands for all resources.
+    /// Returns the resources whose requests a chain could apply to; `None`, the default, means all resources.
     fn resources(&self) -> Option<Vec<ReachedResource>> {
         None
     }

@@ -81,7 +81,7 @@ pub struct HttpGrant {
     pub methods: BTreeSet<String>,
     /// The allowed paths; empty allows all.
     pub paths: Vec<PathPrefix>,
-    /// Non-public networks. The host name may resolve to addresses in them.
+    /// The non-public networks that the host name may resolve to.
     pub networks: Vec<IpNet>,
     /// The name of the credential that the host adds to requests.
     pub credential: Option<String>,
@@ -301,7 +301,7 @@ pub struct PolicyHttp {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpResponse {
-    /// The HTTP status, which may be one of an error.
+    /// The HTTP status, which may signal an error.
     pub status: u16,
     /// The names and values of the headers.
     pub headers: Vec<(String, String)>,

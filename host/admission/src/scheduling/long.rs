@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// A call counts as long when it has used this much processor time after it first yielded, at a tick or to wait.
+/// A call counts as long when it has used this much processor time since it first yielded, at a tick or while waiting.
 const LONG: Duration = Duration::from_millis(1);
 
 /// The number of calls of a hook that begin on a thread for long work after a long call. So a hook that only sometimes

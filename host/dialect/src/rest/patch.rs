@@ -11,7 +11,7 @@ const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const JSON: &str = "application/json";
 
-/// A client's patch. It is applied to the stored object in the form of a request body of the route.
+/// A client's patch. It is applied to the stored object, in the form that a request body of the route has.
 pub(super) enum ClientPatch {
     /// A merge patch with its keys in the spelling that the route configures.
     Merge(MergePatch),
