@@ -261,7 +261,8 @@ impl Assembler {
         })
     }
 
-    /// Loads the plugins in the order in which the definitions use them. Live plugins are reused.
+    /// Loads the plugins concurrently, and returns them in the order in which the definitions use them. Reuses live
+    /// plugins.
     async fn load_plugins(
         self: &Arc<Self>,
         definitions: &[ChainDefinition],
