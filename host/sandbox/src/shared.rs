@@ -11,7 +11,7 @@ use tokio::sync::{self, OnceCell};
 use crate::Sandbox;
 
 /// Keeps the compiled forms of a module that do not depend on settings, so that the next preparation reuses them.
-/// Without it, only concurrent preparations share them.
+/// Without this value, only concurrent preparations share them.
 #[derive(Clone, Debug)]
 #[must_use = "the compiled forms are dropped with the last of these"]
 pub struct SharedModule(pub(crate) Arc<Shared>);

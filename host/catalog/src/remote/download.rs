@@ -39,7 +39,7 @@ const SOME_PROGRESS: usize = 64 << 10;
 const WRITTEN_AT_ONCE: usize = 256 << 10;
 
 impl Fetch<'_> {
-    /// Downloads and stores a module if `check` accepts it. `None` if the server still has the version
+    /// Downloads and stores a module if `check` accepts it. Returns `None` if the server still has the version
     /// `known_validator`.
     pub(super) async fn download<F: Future<Output = Result<ClientResponse, Error>>>(
         &self,

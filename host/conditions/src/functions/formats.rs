@@ -258,8 +258,8 @@ fn qualified_name(text: &str) -> Vec<String> {
     wrong
 }
 
-/// Makes a prefix that ends with a dash pass the check of a whole name, because the name continues after the prefix.
-/// Like Kubernetes, this replaces the last two characters by `a`.
+/// If a prefix ends with a dash, replaces its last two characters by `a`, like Kubernetes. The dash is valid, because
+/// the name continues after the prefix.
 fn masked(text: &str) -> String {
     match text.strip_suffix('-') {
         Some(front) if !front.is_empty() => {

@@ -66,7 +66,7 @@ impl Params {
             first => match self.find_in(cluster, None, deadline).await {
                 Err(ClusterError::Refused(_)) => first,
                 second if matches!(self.which, ParamsSelector::Name(_)) => second,
-                // The second lookup lists the objects of all namespaces, too. They are removed.
+                // For a namespaced kind, the second lookup lists the objects of all namespaces, which are removed.
                 second => second.map(|found| found.into_iter().filter(|text| !has_namespace(text)).collect()),
             },
         }

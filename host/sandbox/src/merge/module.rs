@@ -258,7 +258,7 @@ impl Reencode for Renumbered<'_> {
     }
 
     /// Constant expressions can refer only to imported globals, most of which are now defined in the same module. So
-    /// their values are inserted.
+    /// the values of the globals are inserted.
     fn const_expr(&mut self, expression: wasmparser::ConstExpr<'_>) -> Result<ConstExpr, Error<()>> {
         if let Some(value) = self.indices.value(&expression, self.number, self.core_module) {
             return Ok(ConstExpr::i32_const(value));

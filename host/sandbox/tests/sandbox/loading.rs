@@ -261,7 +261,7 @@ fn a_preparation_can_be_cancelled_at_any_time() {
         let (sandbox, guest) = (sandbox.clone(), guest.clone());
         let preparing = runtime.spawn(async move { sandbox.prepare(guest, "{}", &config()).await });
         std::thread::sleep(Duration::from_millis(wait));
-        // Dropping the runtime waits for its threads. So it returns only because the guest was stopped.
+        // Dropping the runtime waits for its threads, so this line ends only because the guest was stopped.
         drop(runtime);
         assert!(preparing.is_finished());
     }
