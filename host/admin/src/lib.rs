@@ -86,8 +86,7 @@ pub struct Sources {
     /// Returns the body of `GET /v1/status`.
     pub status: Box<dyn Fn() -> serde_json::Result<Value> + Send + Sync>,
     pub overview: Box<dyn Fn() -> Overview + Send + Sync>,
-    /// Returns the reason why the driver is not ready for requests. If the driver is stopping, `is_stopping` says so
-    /// instead.
+    /// Returns why the driver is not ready for requests. If it is stopping, `is_stopping` says so instead.
     pub not_ready: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
     /// Returns the front end's own reply to `/healthz`; `None` if it has none.
     pub health: Box<dyn Fn() -> Option<Response<Body>> + Send + Sync>,

@@ -253,8 +253,7 @@ async fn follow_statuses(chains: &ChainStore, host: &Host) {
             if host.rollouts().is_empty() {
                 break;
             }
-            // An error is ignored: the task that writes statuses reports it, and the next change of a resource repeats
-            // the read.
+            // An error is ignored: another task reports it, and the read is repeated at the next change.
             if let Ok(resources) = kind.list().await {
                 host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
                     .await;

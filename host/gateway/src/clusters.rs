@@ -219,8 +219,7 @@ impl ClusterWatch {
         let mut clusters: BTreeMap<_, _> = listed
             .map(|(id, drivers)| (id.clone(), drivers.clone()))
             .collect();
-        // Names that are not cluster IDs are skipped. They belong to other nodes, such as drivers that register next to
-        // clusters.
+        // Names that are not cluster IDs are skipped: they belong to drivers that register next to clusters.
         for id in names
             .children
             .iter()

@@ -59,8 +59,7 @@ fn parameter(head: &Parts, name: &str) -> Option<String> {
     found.map(|(_, value)| value.into_owned())
 }
 
-/// For a console request, copies the cluster's ID from the query to the header that drivers read, unless the header is
-/// set.
+/// For a console request without the header that names the cluster, sets the header from the query.
 pub(super) fn name_cluster(head: &mut Parts) {
     if head.headers.contains_key(CLUSTER_HEADER) || !is_console(head) {
         return;

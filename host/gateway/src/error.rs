@@ -40,8 +40,7 @@ impl Statuses {
 pub(super) enum GatewayError {
     #[error("not found: paths begin with /bcsapi/v4/scheduler/mesos/ or /bcsapi/v1/")]
     NoRoute,
-    /// A driver could interpret the path differently from the gateway, which would then have checked the wrong
-    /// permission.
+    /// A driver could interpret the path differently, and then the gateway would have checked the wrong permission.
     #[error("the path has a segment `.` or `..`, or an empty one; write it without")]
     DotSegment,
     /// The path is longer than a URI may be.

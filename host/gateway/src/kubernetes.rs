@@ -86,7 +86,6 @@ pub(crate) struct OtherGateways<'a> {
     pub(crate) path: NodePath,
 }
 
-/// A request that may be forwarded to its cluster.
 struct AdmittedRequest {
     cluster: Arc<Cluster>,
     session: Session,
@@ -188,8 +187,7 @@ impl Kubernetes {
         self.0.stop.cancel();
     }
 
-    /// Waits until no agent has a tunnel to this gateway. A tunnel also stays open while requests at other gateways use
-    /// it.
+    /// Waits until no agent has a tunnel to this gateway. Tunnels stay open while requests at other gateways use them.
     pub(crate) async fn until_agents_are_gone(&self) {
         self.0.routes.until_agents_are_gone().await;
     }

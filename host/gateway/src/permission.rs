@@ -40,8 +40,7 @@ impl FromStr for ApiGroup {
             text.strip_suffix(domain)
                 .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
-        // BCS's own group is refused too: its resources include the definitions of hooks, and all workloads of its
-        // scheduler.
+        // BCS's own group is refused too: it has the definitions of hooks, and all workloads of the scheduler.
         if ["k8s.io", "kubernetes.io"].iter().any(|domain| is_within(domain)) || text == "bkbcs.tencent.com" {
             return Err(InvalidApiGroup::Protected(text.to_owned()));
         }

@@ -39,8 +39,7 @@ pub(super) fn router() -> Router<Api> {
         .merge(candidates::router())
 }
 
-/// The characters that are escaped in the path of a page. `/` is not escaped, because names of BCS definitions contain
-/// it.
+/// The characters that are escaped in a page's path. `/` is not, because names of BCS definitions contain it.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'-')

@@ -84,7 +84,6 @@ async fn decision(
     }
 }
 
-/// The form of the button "replay", which has no fields.
 #[derive(Debug, Deserialize)]
 struct ReplayForm {}
 

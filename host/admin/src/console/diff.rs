@@ -8,8 +8,7 @@ const CONTEXT: usize = 3;
 
 /// Two texts that have more bytes than this in total are not compared.
 const LONGEST: usize = 1 << 20;
-/// Two texts are not compared if their numbers of lines, multiplied, exceed this. Without common lines, the comparison
-/// would take too long.
+/// Texts are not compared if their numbers of lines, multiplied, exceed this: each pair of lines may take time.
 const PAIRS: usize = 16_000_000;
 
 /// Shows the lines of both texts near their differences. The result is empty if the texts are equal, and `None` if they

@@ -42,8 +42,7 @@ impl<T: DeserializeOwned + Send, const LIMIT: usize> FromRequest<Api> for Change
     }
 }
 
-/// Returns the user who sent a form, and the form's fields. Refuses users without the role `needed` before it reads the
-/// body.
+/// Returns the user who sent a form, and its fields. Refuses users without the role `needed` before it reads the body.
 pub(super) async fn read<T: DeserializeOwned>(
     request: Request<Body>,
     api: &Api,

@@ -119,7 +119,6 @@ fn detail(api: &Api, session: &Session, number: u64, from: Option<u64>) -> Resul
     let detail = views::detail(host, number, session.role)?;
     let (revision, live) = (&detail.revision, host.table().revision());
     let kept = host.history();
-    // By default, the revision is compared with the previous one.
     let from = from.or_else(|| {
         let earlier = kept.iter().map(|revision| revision.number);
         earlier.filter(|earlier| *earlier < number).max()

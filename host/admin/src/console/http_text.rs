@@ -22,8 +22,7 @@ fn start_line(text: &str) -> Option<(Method, Uri)> {
     Some((method.parse().ok()?, path.parse().ok()?))
 }
 
-/// Reads HTTP text in the same way as the front end reads requests, except that the stored object is not fetched from
-/// the upstream.
+/// Reads HTTP text as the front end reads requests, but does not fetch the stored object from the upstream.
 pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiError> {
     let at = |line: usize, message: &str| mistake(format!("object:{line}:1: {message}"));
     let (method, uri) =

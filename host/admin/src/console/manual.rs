@@ -255,8 +255,7 @@ fn anchor(title: &str, earlier: &mut HashMap<String, usize>) -> String {
     }
 }
 
-/// Returns the address at which the console serves a link's target; `None` if the target is not compiled into the
-/// program.
+/// Returns the address at which the console serves a link's target; `None` if the program does not contain it.
 fn address(target: &str) -> Option<Cow<'_, str>> {
     if target.contains("://") || target.starts_with('#') {
         return Some(target.into());

@@ -138,7 +138,6 @@ impl SessionId {
         Digest::of(&self.0)
     }
 
-    /// Reads the session id from a request's cookie.
     fn from_cookie(head: &Parts) -> Option<Self> {
         let name = cookie_name(is_tls(head));
         let cookies = head.headers.get_all(COOKIE).into_iter();

@@ -31,8 +31,7 @@ const CONNECTIONS: u32 = 4;
 
 const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// As long as the database is too large, one in `REMOVED_ONE_IN` of all decisions is deleted at a time, the oldest
-/// first.
+/// If the database is too large, one in `REMOVED_ONE_IN` decisions is deleted at a time, the oldest first.
 const REMOVED_ONE_IN: i64 = 10;
 
 /// The maximum number of values in a statement. SQLite allows 32,766.
@@ -147,8 +146,7 @@ impl DecisionDatabase {
         let is_passage = filter.chain.is_some() || filter.stage.is_some();
         let mut select = QueryBuilder::<Sqlite>::new("SELECT d.record FROM ");
         if is_passage {
-            // `CROSS JOIN` makes SQLite begin with the table of passages, which has fewer matching rows and is sorted
-            // by id.
+            // `CROSS JOIN` makes SQLite begin with the passages, which have fewer matching rows and are sorted by id.
             select.push(
                 "admittance_passages p CROSS JOIN admittance_decisions d ON d.id = p.id WHERE p.chain = ",
             );

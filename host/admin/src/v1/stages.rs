@@ -1,5 +1,4 @@
-//! Disables and enables stages, and steers the rollouts of their candidates. Neither needs the definitions or their
-//! stores.
+//! Disables and enables stages, and steers rollouts. Neither needs the definitions or their stores.
 
 use std::time::Duration;
 

@@ -30,7 +30,7 @@ pub(super) struct Ledger {
 
 #[derive(Debug, Default)]
 pub(super) struct Shard {
-    /// The verdicts. The key is a hash of resource and name.
+    /// The verdict on each object, by a hash of its resource and name.
     objects: HashMap<u64, AuditedObject>,
     findings: BTreeMap<(u16, String), Vec<Finding>>,
     /// Whether the namespace's report in the cluster may be outdated.

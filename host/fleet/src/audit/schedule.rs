@@ -87,7 +87,7 @@ struct ChainAudit {
 }
 
 impl Audits {
-    /// Creates audits of all objects, except in namespaces that the webhooks exclude. `name` is the installation's
+    /// Creates audits of all objects outside of the namespaces that webhooks exclude. `name` is the installation's
     /// name.
     pub fn new(cluster: &Cluster, mut config: AuditConfig, name: &str, webhooks: Option<&Webhooks>) -> Self {
         let excluded = webhooks.into_iter().flat_map(Webhooks::excluded_namespaces);
@@ -227,8 +227,8 @@ impl Inner {
                     }
                 }
                 _ = discovery.tick(), if work.report_writer.is_none() && self.config.writes_reports => {
-                    // An error is ignored: discovery is retried at the next tick, and an unavailable API server is
-                    // reported by other requests.
+                    // An error is ignored: discovery is retried at the next tick, and other requests report the
+                    // problem.
                     if let Ok(Some(api)) = work.client.reports().await {
                         self.write_as(Some(api), work);
                         due = Some(Instant::now());

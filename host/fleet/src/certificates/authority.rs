@@ -209,8 +209,7 @@ pub fn to_pem(certificates: &[CertificateDer<'_>]) -> String {
     certificates.iter().map(pem).collect()
 }
 
-/// Creates a CA, and uses it to issue a certificate for a service. Both have the same validity. The CA's key is then
-/// discarded.
+/// Issues a certificate for a service with a new CA of the same validity. The CA's key is then discarded.
 pub fn for_service(
     service: &Service,
     days: u16,

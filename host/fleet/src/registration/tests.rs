@@ -61,8 +61,7 @@ fn the_fields_of_a_webhook_follow_from_its_stages() {
         (&["timeout: 751ms"], "timeoutSeconds", 2.into()),
         (&["timeout: 1s"], "timeoutSeconds", 2.into()),
         (&["timeout: 1s", "timeout: 1500ms"], "timeoutSeconds", 3.into()),
-        // `limits.requestTimeout` limits all stages together to 10 s. The webhook's timeout is longer, and is rounded
-        // up.
+        // `limits.requestTimeout` limits all stages to 10 s. The webhook's timeout is a bit longer, rounded up.
         (&["timeout: 30s", "timeout: 30s"], "timeoutSeconds", 11.into()),
         (&["timeout: 1s"], "failurePolicy", "Fail".into()),
         (

@@ -123,8 +123,7 @@ impl RegisteredWebhook {
             .iter()
             .flat_map(|chain| chain.rules.iter().map(|rule| (rule, chain.namespace.is_some())));
         for (rule, is_namespaced) in registered.filter(|(rule, _)| !rule.is_by_kind_alone()) {
-            // The rules of webhooks cannot select kinds. That is safe, because the chain checks its own rules again,
-            // including kinds.
+            // Rules of webhooks cannot select kinds. That is safe, because the chain checks its own rules again.
             let mut rule = Rule {
                 kinds: Matcher::Any,
                 ..rule.clone()

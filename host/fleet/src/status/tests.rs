@@ -272,7 +272,6 @@ fn only_conditions_that_change_get_a_new_time() {
         new_status(&CHAIN, &written, &VersionState::Live, &host, Moment::now()),
         None
     );
-    // Only conditions that changed get a new time.
     let now = Moment::now();
     let state = bad(Served::LastModules, true);
     let second = new_status(&CHAIN, &written, &state, &host, now).unwrap();

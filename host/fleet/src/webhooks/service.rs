@@ -80,8 +80,7 @@ impl Inner {
                 let slices = serde_json::from_slice::<Slices>(&answer.body);
                 slices.map_or(true, |slices| slices.may_answer())
             }
-            // With any other status, the API server lacks EndpointSlices, or the account may not read them. Waiting
-            // would not help.
+            // The API server lacks EndpointSlices, or the account may not read them, so waiting would not help.
             Ok(answer) => !answer.status.is_server_error(),
             // While the API server is unavailable, no configuration can be written anyway.
             Err(_) => false,

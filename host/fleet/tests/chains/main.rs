@@ -182,7 +182,6 @@ async fn written_exceptions_are_read_back() {
     let files = store.read().await.unwrap();
     let definitions = DefinitionSet::of_files(files.clone()).definitions().unwrap();
     assert_eq!((definitions.chains.len(), definitions.exceptions.len()), (1, 1));
-    // The store notices changes of both kinds.
     for (plural, name) in [(EXCEPTIONS, "shop"), (PLURAL, "pods")] {
         let mut object = setting.server.object(plural, "", name).unwrap();
         object["metadata"]["labels"] = json!({"team": "a"});

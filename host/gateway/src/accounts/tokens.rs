@@ -148,7 +148,7 @@ impl Accounts {
         self.commit(change, by, "revoke token", &subject).await
     }
 
-    /// Encrypts all encrypted tokens again, with the first key of the key file. Tokens that cannot be decrypted stay as
+    /// Encrypts all encrypted tokens again, with the first key of the file. Tokens that cannot be decrypted stay as
     /// they are.
     pub async fn reencrypt(&self, by: &str) -> Result<Reencrypted, AccountsError> {
         self.0.keys.reload().map_err(AccountsError::Invalid)?;

@@ -105,8 +105,7 @@ impl Access {
         }
     }
 
-    /// Returns the highest permission that this access gives for the cluster. The gateway refuses requests that need
-    /// more.
+    /// Returns the highest permission that this access gives for the cluster. Requests that need more are refused.
     pub(crate) fn in_cluster(self) -> Permission {
         match self {
             Self::Permission(permission) => permission,
@@ -192,8 +191,7 @@ impl Cluster {
 /// The addresses and credentials that an agent reported. If a later report is equal, the same `Arc` is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// The addresses of the API servers, at least one. Each is `https://{host}:{port}` with an IP address or a host
-    /// name.
+    /// The addresses of the API servers, each `https://{host}:{port}`. There is at least one.
     pub server_addresses: Vec<http::Uri>,
     /// Certificates as PEM.
     pub ca: String,

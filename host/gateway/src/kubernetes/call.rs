@@ -19,7 +19,6 @@ use super::{
 };
 use crate::accounts::Cluster;
 
-/// The largest reply in bytes.
 const LARGEST_REPLY: usize = 16 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The time for which the gateway remembers whether an agent may impersonate `system:masters`. It is limited because

@@ -59,8 +59,7 @@ pub(super) fn is_proxied(path: &str) -> bool {
     matches!(Target::parse(path), Ok(Target::Resource(target)) if target.subresource.as_deref() == Some("proxy"))
 }
 
-/// Returns the permission that the gateway requires for a request to a cluster. The cluster itself decides what the
-/// user may do in it.
+/// Returns the permission that the gateway requires for a request. The cluster then decides by the user's own rights.
 pub(super) fn needed_permission(method: &Method, target: &Target, is_upgrade: bool) -> Permission {
     let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
     let Target::Resource(target) = target else {

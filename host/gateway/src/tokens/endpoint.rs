@@ -177,7 +177,6 @@ fn verify_body(token: &str, action: &str, access: AccessRequest<'_>) -> Bytes {
     body.to_string().into()
 }
 
-/// The largest token file, in bytes.
 const MAX_TOKEN_FILE: u64 = 64 << 10;
 
 /// Returns the gateway's own token as a header. The file is read each time, so that a new token is used at once.

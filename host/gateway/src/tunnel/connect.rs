@@ -37,8 +37,7 @@ pub(crate) enum ConnectError {
     Header,
 }
 
-/// Opens a WebSocket with this random key and these headers. No message may be larger than `largest`. Also returns the
-/// reply's headers.
+/// Opens a WebSocket whose messages have at most `largest` bytes. Also returns the reply's headers.
 pub(crate) async fn websocket(
     connector: &Connector,
     uri: Uri,

@@ -230,8 +230,7 @@ impl Shared {
             }
             (Content::Announcement(announcement), _) => accepts.announced(announcement)?,
             (Content::Data(bytes), Some(connection)) => self.queue_data(number, &connection, bytes).await?,
-            // The connection has ended on this side, so the answer is `EOF`. If the queue is full, only the next data
-            // is answered.
+            // The connection has ended on this side, so the answer is `EOF`. It is dropped if the queue is full.
             (Content::Data(_), None) => drop(self.queue_control(number, Content::Error(EOF.to_owned()))),
             (Content::Error(text), Some(connection)) => {
                 if text != EOF {

@@ -21,7 +21,6 @@ use crate::decisions::config::HttpConfig;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The timeout within which the server must send the head of its response.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The maximum size of a token file, in bytes.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
 
 #[derive(Debug)]

@@ -26,7 +26,6 @@ use crate::yaml;
 
 /// The largest file with credentials, in bytes. Tokens and CAs have a few kilobytes.
 const LARGEST_FILE: u64 = 1 << 20;
-/// The largest reply with endpoints, in bytes.
 const LARGEST_REPLY: usize = 1 << 20;
 /// The path of the endpoints of all API servers, which the API servers keep up to date.
 const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints/kubernetes";
@@ -88,8 +87,7 @@ impl AgentCredentials {
 }
 
 impl ApiServers {
-    /// Returns the addresses of the API servers. Configured addresses keep their order; addresses from endpoints are
-    /// sorted.
+    /// Returns the addresses of the API servers: configured ones in their order, or those of the endpoints, sorted.
     pub(super) async fn list(&self, credentials: &ReadCredentials) -> Result<Vec<Uri>, AgentError> {
         match self {
             Self::Listed(servers) => Ok(servers.clone()),
