@@ -747,7 +747,8 @@ async fn run_accepts_lists_documents_directories_and_standard_input() {
     assert!(run.stderr.contains("there is no request in"), "{}", run.stderr);
 }
 
-/// In YAML 1.1, `yes` means true, so policies see the Pod as kubectl sends it.
+/// kubectl reads YAML 1.1, in which `yes` means true. `run` does the same, so policies see the Pod as kubectl would
+/// send it.
 #[tokio::test]
 async fn run_reads_a_manifest_as_kubectl_does() {
     let directory = tempfile::tempdir().unwrap();

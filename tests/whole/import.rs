@@ -359,7 +359,7 @@ async fn a_sidecar_set_needs_the_stock_plugin() {
     }
 }
 
-/// Follows OpenKruise's `sidecarsetMutatingPod`, and its default of `fieldRef.apiVersion`.
+/// The expected Pod is the result of OpenKruise's `sidecarsetMutatingPod`, with its default of `fieldRef.apiVersion`.
 #[tokio::test]
 async fn a_canary_sidecar_set_is_injected_in_place_of_its_base_set() {
     let directory = tempfile::tempdir().unwrap();

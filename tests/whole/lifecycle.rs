@@ -517,7 +517,7 @@ tracing: {{ endpoint: \"http://127.0.0.1:1\", tls: {{ certificate: spans.pem, ke
     }
 }
 
-/// systemd uses the exit code: a restart may help, or the configuration has to change.
+/// systemd restarts the program only if the exit code says that this may help without a change of the configuration.
 #[tokio::test]
 async fn the_exit_code_says_whether_a_restart_may_help() {
     const TRANSIENT: i32 = 75;

@@ -282,7 +282,7 @@ async fn the_driver_can_start_a_trace_for_a_request_without_a_parent() {
     }
 }
 
-/// A caller may decide not to sample, which the driver respects and passes on.
+/// A caller may decide that a trace is not sampled. The driver respects this decision and passes it on.
 #[tokio::test]
 async fn a_trace_that_is_not_sampled_is_not_exported() {
     let collector = Collector::start(Manner::Accepts).await;

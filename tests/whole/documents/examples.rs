@@ -107,7 +107,7 @@ fn definitions_and_configurations_on_the_pages_are_valid() {
     assert_eq!(warnings, [""; 0], "readers copy what the pages show");
 }
 
-/// The fragments on the page about TLS name files that the commands on that page create.
+/// The page about TLS has commands that create files, and fragments that refer to these files.
 #[tokio::test]
 async fn yaml_fragments_on_the_pages_are_valid_in_complete_files() {
     let folder = tempfile::tempdir().unwrap();

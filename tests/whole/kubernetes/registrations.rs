@@ -312,8 +312,8 @@ async fn no_webhook_is_registered_before_a_pod_is_ready() {
     until_registered(&setting, &["pods"]).await;
 }
 
-/// A chain of a namespace that matches all kinds is not called for other namespaces, and no chain is called twice for a
-/// request.
+/// If a namespace's chain matches all kinds, it is still not called for other namespaces. No chain is called twice for
+/// a request.
 #[tokio::test]
 async fn chains_of_a_namespace_are_called_only_for_that_namespace() {
     let setting = setting();
@@ -400,8 +400,8 @@ fn ending() -> (Value, String) {
     (secret, authority.pem())
 }
 
-/// Connects to these replicas until all of them serve a new certificate. Each connection trusts the bundle that was
-/// stored before it, and no handshake may fail.
+/// Connects to these replicas until all of them serve a new certificate. A connection trusts only the bundle that was
+/// stored before the connection began, and no handshake may fail.
 async fn until_replaced(setting: &Setting, replicas: &[&Replica]) {
     eventually("a configuration", async || !bundle(setting).is_empty()).await;
     let mut trusted = bundle(setting);

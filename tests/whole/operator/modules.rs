@@ -78,7 +78,7 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
     assert_eq!(gone.code, Some(2), "{}", gone.stdout);
 }
 
-/// The second push creates an identical artifact without a timestamp, so signatures remain valid.
+/// Artifacts contain no timestamp, so the second push creates the same artifact and signatures remain valid.
 #[tokio::test]
 async fn pushing_a_plugin_twice_creates_the_same_artifact() {
     let registry = Registry::start(Access::Open, None).await;
