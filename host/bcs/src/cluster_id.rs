@@ -1,7 +1,7 @@
 use std::{borrow::Borrow, str::FromStr, sync::Arc};
 
-/// The prefix in the names of nodes that BCS programs register. With a single ensemble, drivers register next to the
-/// nodes of clusters, and only the names of the drivers' nodes have this prefix.
+/// The prefix of the names of nodes that BCS programs register. It tells drivers from clusters: with a single ensemble,
+/// drivers register next to the nodes of clusters.
 const REGISTRATION: &str = "_c_";
 
 /// The ID of a BCS cluster, such as `BCS-MESOS-10001`: the exact value of `BCS-ClusterID`. Cheap to clone.

@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_definition_is_a_namespace_and_a_name() {
-        // (kind, name, the namespace and name in it)
+        // (kind, name in the ID, expected namespace and name)
         for (kind, name, expected) in [
             ("admissionwebhook", "defaultGroup/a", Some(("defaultGroup", "a"))),
             ("AdmissionWebhook", "a/b", Some(("a", "b"))),

@@ -166,7 +166,7 @@ fn is_own(path: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns whether the driver only forwards requests for this path.
+/// Returns whether the driver forwards requests for this path without calling hooks.
 fn is_forwarded(path: &str) -> bool {
     FORWARDED.iter().any(|prefix| path.starts_with(prefix))
 }
@@ -180,7 +180,7 @@ impl Dialect for Bcs {
         let raw = head.uri.path();
         let readings = PathReadings::new(raw);
         let is_own = readings.iter().any(is_own);
-        // Hooks are bypassed only if the driver just forwards the request under every reading of its path.
+        // Hooks are bypassed only if the driver calls none for this path, however the path is read.
         let is_forwarded = is_own && is_forwarded(raw) && readings.iter().all(is_forwarded);
         if is_own && let Err(rejection) = self.check_cluster(head) {
             return Class::Refuse(rejection);

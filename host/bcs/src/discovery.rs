@@ -1,4 +1,4 @@
-//! Follows servers that are registered in ZooKeeper, as the servers of an upstream.
+//! Keeps the servers of an upstream up to date from their registrations in ZooKeeper.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct Discovery {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerKind {
-    /// Schedulers, the first of which is the master. Requests use their internal addresses.
+    /// Schedulers; the first one is the master. Requests use their internal addresses.
     Schedulers,
     /// Drivers, which are all equal. Requests use their external addresses if they have one.
     Drivers,
@@ -79,7 +79,7 @@ async fn follow(
     }
 }
 
-/// Returns the registered members of a node as servers, without members that cannot be parsed.
+/// Returns the registered members of a node as servers. Leaves out members that cannot be parsed.
 fn servers(members: &ChildList<Member>, path: &NodePath, kind: ServerKind) -> FollowedServers {
     let server = |member: &Member| match read(member, kind) {
         Ok(server) => Some(FollowedServer {

@@ -26,7 +26,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct BcsConfig {
     pub cluster: ClusterId,
-    /// The kind of the servers that get the requests. Default: the discovered schedulers, or else a bcs-mesos-driver.
+    /// The kind of the servers that get the requests. Default: schedulers if they are discovered, otherwise a
+    /// bcs-mesos-driver.
     pub upstream_kind: UpstreamKind,
     pub servers: SchedulersConfig,
     pub upstream: UpstreamConfig,
@@ -166,7 +167,7 @@ impl MesosDriver {
         &self.0.upstream
     }
 
-    /// Returns the state of discovery; `None` if the schedulers are listed.
+    /// Returns the state of discovery; `None` if the configuration lists the servers.
     pub fn discovery(&self) -> Option<DiscoveryStatus> {
         self.0.discovery.as_ref().map(Discovery::status)
     }

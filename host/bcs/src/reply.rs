@@ -40,7 +40,8 @@ pub enum Code {
     Database = 1_405_062,
     /// bcs-api could not convert the YAML to JSON.
     Yaml = 1_405_065,
-    /// The change cannot be made now, or not in this way. bcs-mesos-driver gets this code from the scheduler.
+    /// A failure of a request for definitions that has no code of its own. bcs-mesos-driver gets this code from the
+    /// scheduler.
     Scheduler = 1_405_200,
     ResourceExists = 1_405_201,
     NotFound = 1_405_202,
@@ -59,7 +60,7 @@ impl Code {
     }
 }
 
-/// The names of BCS programs. Their handlers prefix every message with the name.
+/// The name that handlers of bcs-mesos-driver put before every message.
 pub const DRIVER: &str = "bcs-mesos-driver";
 pub const API: &str = "bcs-api";
 

@@ -97,7 +97,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Parses the target; `None` if it is invalid, which a test rules out for the table.
+    /// Parses the target; `None` if it is invalid. A test checks that the targets of all routes are valid.
     pub(crate) fn target(&self) -> Option<Target> {
         Target::parse(self.target)
     }

@@ -5,8 +5,8 @@ use admittance_definitions::{self as definitions, Location, Mistake, NoBcsObject
 
 use crate::{definition_name::DefinitionName, reply::Code, translation::PARAMETERS};
 
-/// Stands for the file in the location of a mistake in the client's body. Messages leave it out, and name only the
-/// field, because lines may differ from those that the client sent.
+/// Takes the place of the file in the location of a mistake in the client's body. Messages name only the field and not
+/// the location, because lines may differ from those that the client sent.
 pub(super) const BODY: &str = "body";
 
 /// The maximum number of reported mistakes; a body may have a million of them.

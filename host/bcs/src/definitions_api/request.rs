@@ -82,7 +82,7 @@ mod tests {
             ("GET", "/crd/namespaces/n/admissionwebhook/w", Some(DefinitionRequest::Get(name()))),
             // Every encoding of the path is recognized.
             ("GET", "/namespaces/n//%61dmissionwebhook/./%77/", Some(DefinitionRequest::Get(name()))),
-            // Requests for other routes, and without a route, are not recognized.
+            // Requests for other routes, and requests without a route, are not recognized.
             ("GET", "/namespaces/n/admissionwebhook", None),
             ("PATCH", "/namespaces/n/admissionwebhook/w", None),
             ("POST", "/namespaces/n/admissionwebhook/w", None),

@@ -11,7 +11,8 @@ use crate::definition_name::DefinitionName;
 pub(super) struct Stored {
     pub(super) definition: StoredDefinition,
     pub(super) name: DefinitionName,
-    /// `None` if the text cannot be parsed. In that case, only its path shows that it is a definition of BCS.
+    /// `None` if the text cannot be parsed. In that case, only the path of the text shows that it is a definition of
+    /// BCS.
     pub(super) object: Option<BcsObject>,
 }
 

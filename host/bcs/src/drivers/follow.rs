@@ -8,7 +8,7 @@ use zookeeper_client::{Client, Error};
 use super::{DriverNodes, ParentData};
 use crate::zookeeper::{AtNode, NodeWatch, ZooKeeperError, join, sequence};
 
-/// The parts of the drivers' state that are each read and watched on their own.
+/// A part of the drivers' state. Each part is read and watched separately.
 #[derive(Debug)]
 enum WatchedNode {
     /// Whether the parent node exists.

@@ -105,7 +105,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_peeked_body_is_still_sent_completely() {
-        // (chunks, trailer, start)
+        // (chunks, trailer, expected beginning)
         for (chunks, trailer, start) in [
             (&[][..], None, ""),
             (&[""][..], Some("1"), ""),

@@ -35,8 +35,8 @@ pub fn definitions_reply(body: &Bytes) -> Bytes {
 /// decide.
 ///
 /// Whatever the status was, the client gets HTTP 200 and the unchanged body, with the scheduler's result, code, message
-/// and data. bcs-mesos-driver passes on every body; instead of a body that cannot be an envelope, this program sends an
-/// envelope with the code of a failed request to the upstream, because clients fail on anything else.
+/// and data. bcs-mesos-driver passes on every body. This program replaces a body that cannot be an envelope, because
+/// clients expect one: its own envelope has the code for a request that failed at the upstream.
 ///
 /// A scheduler that is not the master does not process requests, and replies with an empty body.
 pub fn relay(status: StatusCode, start: &[u8]) -> Relay {

@@ -55,7 +55,7 @@ pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(metadata)) => metadata,
         Some(other) => {
-            // Parsing the document reports what is wrong with `metadata`.
+            // `metadata` is not an object. It is kept unchanged, so that parsing the document reports this.
             whole.insert("metadata".to_owned(), other);
             whole.extend(document);
             return whole;

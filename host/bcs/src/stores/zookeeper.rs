@@ -53,7 +53,7 @@ enum LastRead {
     None,
     Failed,
     Watched {
-        /// True once a node has changed. If another read replaces this result before, the sender is dropped.
+        /// True once a node has changed. If another read replaces this result before that, the sender is dropped.
         is_over: watch::Receiver<bool>,
         _task: AbortOnDropHandle<()>,
     },
@@ -248,7 +248,8 @@ impl ZooKeeperStore {
             is_sent.store(true, Ordering::Relaxed);
             match writes::transact(client, &mut writes, self.zookeeper.acls()).await {
                 Ok(()) => return Ok(()),
-                // Reading again shows whether the definition has changed.
+                // Another program has written a node in the meantime. The next attempt reads the definition again, and
+                // fails if it has changed.
                 Err(ZooKeeperError::Refused {
                     source: Error::BadVersion | Error::NoNode | Error::NodeExists,
                     ..
@@ -365,7 +366,7 @@ impl DefinitionStore for ZooKeeperStore {
                             if over.is_ok() {
                                 return;
                             }
-                            // Another read has replaced this result.
+                            // Another read has replaced this result, so the loop waits for changes of the new one.
                         }
                         _ = states.wait_for(|state| !state.is_connected()) => return,
                     }

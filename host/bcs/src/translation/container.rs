@@ -32,7 +32,7 @@ const READ: [&str; 17] = [
 pub(super) fn container(container: View<'_>, pod: View<'_>) -> Result<Map<String, Value>, Fault> {
     let resources = container.at("resources");
     let limits = Quantities::read(resources.at("limits"))?;
-    // The limits also serve as the requests if only the limits name processors.
+    // If only the limits give a number of processors, they also serve as the requests.
     let requests = if resources.at("requests").at("cpu").text().is_empty()
         && !resources.at("limits").at("cpu").text().is_empty()
     {

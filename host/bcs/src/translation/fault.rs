@@ -34,7 +34,7 @@ pub(crate) enum Fault {
     /// A value is not allowed in the scheduler's path.
     #[error("{PARAMETERS} {what} is `{value}`, which is not a valid value")]
     Unaddressable { what: &'static str, value: String },
-    /// The table of routes has an invalid target, which a test rules out.
+    /// The table of routes has an invalid target. A test checks that it has none.
     #[error("mesos driver common error: `{0}` is no target")]
     NoTarget(&'static str),
     /// The scheduler's path is too long for HTTP.

@@ -10,13 +10,13 @@ const MAX_REPORTED: usize = 16;
 /// The JSON form of a type of a Go program. `null` is accepted for every type, and means its zero value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Type {
-    /// `string`, and named types over it.
+    /// `string`, and named types based on it.
     Text,
     /// `time.Time`: RFC 3339.
     Time,
     /// `bool`.
     Flag,
-    /// `int`, `int32` or `int64`, and named types over them. If the scheduler stores a value in 32 bits,
+    /// `int`, `int32` or `int64`, and named types based on them. If the scheduler stores a value in 32 bits,
     /// bcs-mesos-driver truncates larger values; here, larger values are errors.
     Integer(Width),
     /// `float64`.

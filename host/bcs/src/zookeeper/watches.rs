@@ -26,7 +26,7 @@ pub struct NodeWatch {
 }
 
 impl NodeWatch {
-    /// Returns a node's child names, and a watch that fires when a child is created or deleted, or the node itself is.
+    /// Returns a node's child names, and a watch that fires when a child is created or deleted, or the node is deleted.
     pub async fn children(client: &Client, path: &str) -> Result<(Vec<String>, Self), Error> {
         let (client, path) = (client.clone(), path.to_owned());
         Self::send(async move { client.list_and_watch_children(&path).await }).await

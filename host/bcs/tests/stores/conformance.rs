@@ -38,7 +38,7 @@ pub(crate) trait StoreFixture: Sized {
     async fn restore(&mut self);
 }
 
-/// Calls the given macro with a fixture and the names of all tests.
+/// Calls the given macro with a fixture and the names of the tests that every store must pass.
 macro_rules! each_rule {
     ($with:ident, $ground:ty) => {
         $with! {
@@ -57,7 +57,7 @@ macro_rules! each_rule {
     };
 }
 
-/// Adds the tests that apply only to stores to which several drivers write, so not to files.
+/// Adds the tests of stores that several drivers share. Files are not such a store.
 macro_rules! each_rule_of_shared {
     ($with:ident, $ground:ty) => {
         $with! {

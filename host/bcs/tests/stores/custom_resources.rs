@@ -66,7 +66,7 @@ fn put(setting: &Setting, (namespace, name): (&str, &str), spec: Value) {
 async fn resources_have_the_names_that_bcs_gives_them() {
     let setting = Setting::new();
     let store = setting.open().await;
-    // (kind, name, the resource if there is one; a star at its end stands for a digest)
+    // (kind, name, expected resource or `None`; a star at the end stands for a digest)
     for (kind, name, expected) in [
         ("admissionwebhook", "bkbcs/hooks", Some("bkbcs/hooks")),
         ("AdmissionWebhook", "bkbcs/hooks", Some("bkbcs/hooks")),
@@ -113,7 +113,7 @@ async fn missing_metadata_is_taken_from_the_resource() {
     let setting = Setting::new();
     let store = setting.open().await;
     let hooks: Value = serde_json::from_str(&document("", "", "hook")).unwrap();
-    // (the resource, metadata of its spec, the definition)
+    // (namespace and name of the resource, metadata in its spec, expected definition)
     for (place, metadata, expected) in [
         (("bkbcs", "a"), None, id("bkbcs", "a")),
         (("elsewhere", "a"), Some(json!(null)), id("elsewhere", "a")),

@@ -42,7 +42,7 @@ pub(crate) fn document(namespace: &str, name: &str, hook: &str) -> String {
     document_for(letters.map(usize::from).sum(), namespace, name, hook)
 }
 
-/// Returns a definition for one of 14 combinations of operation and kind, by its number.
+/// Returns a definition for one of 14 combinations of operation and kind, which `subject` selects.
 pub(crate) fn document_for(subject: usize, namespace: &str, name: &str, hook: &str) -> String {
     let (operation, kind) = (OPERATIONS[subject / 7 % 2], KINDS[subject % 7]);
     json!({

@@ -22,7 +22,7 @@ const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls
 
 /// The nodes of one test, below a root that no other test uses.
 struct Nodes {
-    /// The server of this test alone, if the test stops the server.
+    /// The test's own server, if the test stops it. Otherwise, tests share a server.
     server: Option<Server>,
     address: String,
     root: String,

@@ -72,7 +72,7 @@ if [ -n "$REMOVE" ]; then rm -rf "$REMOVE"; fi
 /// A timeout that is generous even on a busy machine.
 const NEVER: Duration = Duration::from_secs(120);
 
-/// The polling interval, because a server does not report when it is ready.
+/// Servers do not report when they are ready, so they are polled at this interval.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The session timeouts that the server allows, in milliseconds. They are short to make tests fast.

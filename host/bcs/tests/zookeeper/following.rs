@@ -71,7 +71,7 @@ async fn a_deleted_node_has_no_members_and_can_be_created_again() {
         client.delete(parent, None).await.unwrap();
         until_data(&mut receiver, &[]).await;
     }
-    // The change that `until_data` waits for also completes `changed`.
+    // A caller that waits with `changed` notices a new member too.
     client.mkdir(parent, &PERSISTENT).await.unwrap();
     client.create(&member, b"x", &PERSISTENT).await.unwrap();
     while list.borrow().children.is_empty() {
@@ -137,7 +137,7 @@ async fn members_stay_listed_while_the_server_is_unavailable() {
     server.start_again();
     until_data(&mut list, &["one"]).await;
     until_data(&mut unknown.receiver(), &["one"]).await;
-    // The follower has set its watch again.
+    // The list has set its watch again, so it notices a further member.
     let other = other_client(server.address()).await;
     other.create("/m/x0000000002", b"two", &PERSISTENT).await.unwrap();
     until_data(&mut list, &["one", "two"]).await;
@@ -155,7 +155,7 @@ async fn changes_while_there_is_no_session_are_noticed() {
     let mut receiver = list.receiver();
     until_data(&mut receiver, &["one"]).await;
     let first = session(&zookeeper, None).await;
-    // Both sessions end without a notification.
+    // The list's session and the node's session both expire, so no watch reports that the node is gone.
     let other = client.session_id();
     server.expire(first.0);
     server.expire(other.0);
@@ -164,7 +164,7 @@ async fn changes_while_there_is_no_session_are_noticed() {
     let again = ZooKeeper::open(config(server.address()));
     let _registered = again.register(registration("/m", "two"));
     until_data(&mut receiver, &["two"]).await;
-    // `changed` reports every change.
+    // A caller that waits with `changed` notices the changes too.
     while data_of(&list.borrow()) != ["two"] {
         list.changed().await;
     }

@@ -19,7 +19,7 @@ async fn a_session_that_expired_is_followed_by_another() {
     let lost = until(&mut states, |state| !state.is_connected()).await;
     assert!(matches!(&lost, SessionState::Lost { .. }), "{lost:?}");
     let second = session(&zookeeper, Some(first)).await;
-    // The server closes the connection of an expired session only a moment later.
+    // The server closes the connection of the expired session with a delay, so the test waits until it is gone.
     let only_second = async {
         while server.sessions() != [second.0] {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -69,7 +69,7 @@ async fn a_session_waits_for_a_server_that_starts_later() {
 }
 
 #[tokio::test]
-async fn a_session_leaves_an_unresponsive_server_and_returns() {
+async fn an_unresponsive_server_is_not_used_until_it_responds_again() {
     let server = Server::start();
     let zookeeper = ZooKeeper::open(impatient(server.address()));
     session(&zookeeper, None).await;
@@ -88,7 +88,7 @@ async fn a_session_leaves_an_unresponsive_server_and_returns() {
 }
 
 #[tokio::test]
-async fn the_session_ends_when_its_last_user_is_dropped() {
+async fn a_session_ends_when_everything_that_uses_it_is_dropped() {
     let server = Server::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
     session(&zookeeper, None).await;

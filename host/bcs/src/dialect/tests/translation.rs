@@ -7,7 +7,6 @@ use super::*;
 const DEPLOYMENTS: &str = "/mesosdriver/v4/namespaces/path/deployments";
 const DAEMONSETS: &str = "/mesosdriver/v4/namespaces/path/daemonset";
 
-/// Returns an application with few fields.
 pub(super) fn application() -> Value {
     json!({
         "apiVersion": "v4", "kind": "application",
@@ -26,7 +25,6 @@ pub(super) fn application() -> Value {
     })
 }
 
-/// Returns a deployment with few fields.
 fn deployment() -> Value {
     json!({
         "apiVersion": "v4", "kind": "deployment",
@@ -177,7 +175,7 @@ fn a_deployment_becomes_a_scheduler_deployment_def() {
 fn a_deployment_without_a_template_binds_an_application() {
     for template in [None, Some(Value::Null)] {
         let mut object = deployment();
-        // bcs-mesos-driver ignores the restart policy of such an object.
+        // bcs-mesos-driver ignores the restart policy of a deployment without a template.
         object["restartPolicy"]["policy"] = "other".into();
         match template {
             None => drop(object["spec"].as_object_mut().unwrap().remove("template")),
@@ -228,7 +226,7 @@ fn a_process_is_forwarded_with_all_its_fields() {
         (&version["Kind"], &version["Container"]),
         (&json!("process"), &json!([]))
     );
-    // A deployment with `processes` is a deployment of processes.
+    // A deployment can run processes instead of containers.
     let mut deployed = object;
     deployed["kind"] = "deployment".into();
     assert_eq!(created(&deployed)["version"]["Kind"], "process");
@@ -319,7 +317,8 @@ fn fields_that_bcs_mesos_driver_drops_are_kept() {
     container["ports"][0]["hostIP"] = "127.0.0.1".into();
     container["ports"][0]["path"] = "/p".into();
     container["parameters"] = json!([{"key": "k", "comment": "x"}]);
-    // The scheduler has its own fields of these names. It would refuse this `dataClass`, and act on the other fields.
+    // The scheduler has its own fields with these three names. It would refuse the type of this `dataClass`, and act on
+    // the values of `Docker` and `limitresoures`.
     container["dataClass"] = "no object".into();
     container["Docker"] = json!({"Privileged": true});
     container["limitresoures"] = json!({"Cpus": 64});

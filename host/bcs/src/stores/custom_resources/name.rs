@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn the_name_of_a_resource_is_derived_from_its_definition() {
         let long = "a".repeat(300);
-        // (namespace, name, name of the resource, or its beginning)
+        // (namespace, name, the expected resource name, or its beginning if it is derived)
         let rows = [
             ("bkbcs", "webhook-test", "webhook-test"),
             ("bkbcs", "a.b", "a.b"),

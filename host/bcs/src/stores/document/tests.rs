@@ -5,11 +5,11 @@ fn object(text: &str) -> Map<String, Value> {
 }
 
 #[test]
-fn a_change_gains_the_operation_and_kind_that_only_its_new_text_has() {
-    // (before, after, operation and kind that are newly covered)
+fn the_operation_and_kind_that_a_change_adds_are_found() {
     let create = r#"{"resourcesRef":{"operation":"Create","kind":"Application"}}"#;
     let respelled = r#"{"ResourcesRef":{"Kind":"application","Operation":"CREATE"}}"#;
     let update = r#"{"resourcesRef":{"operation":"Update","kind":"Application"}}"#;
+    // (old text, new text, operation and kind that only the new text has)
     for (before, after, expected) in [
         (None, Some(create), Some(("create", "application"))),
         (None, Some(respelled), Some(("create", "application"))),
@@ -108,7 +108,7 @@ fn nodes_are_read_with_the_defaults_of_bcs() {
 }
 
 #[test]
-fn documents_that_differ_in_order_and_spacing_are_equal() {
+fn documents_that_differ_only_in_key_order_and_spacing_are_equal() {
     for (one, other, expected) in [
         (r#"{"a":1,"b":[2]}"#, "{ \"b\": [2],\n \"a\": 1 }", true),
         (r#"{"a":1}"#, r#"{"a":2}"#, false),

@@ -15,7 +15,7 @@ use crate::{
     zookeeper::{AtNode, NodeWatch, ZooKeeperError},
 };
 
-/// The maximum number of attempts to read all nodes before any of them changes.
+/// The maximum number of attempts to read all nodes. An attempt fails if a node changes meanwhile.
 const ATTEMPTS: usize = 10;
 
 pub(super) struct Node {

@@ -6,7 +6,7 @@ use zookeeper_client::{Acls, Client, CreateMode, MultiWriteError};
 
 use crate::zookeeper::{AtNode, ZooKeeperError};
 
-/// The write of one node. It fails unless the node has this version.
+/// The write of one node. It fails if the node does not have the expected `version`.
 pub(super) struct Write {
     pub(super) path: String,
     pub(super) version: Option<i32>,
