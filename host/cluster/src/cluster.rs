@@ -106,8 +106,8 @@ impl Cluster {
         Events::new(self.0.connection.clone())
     }
 
-    /// Forwards the path, the query, and the headers `Accept`, `Accept-Encoding` and `Content-Type` of a request with
-    /// this program's credentials. The body of the reply is streamed. A reply with an error status is not an error.
+    /// Forwards a request with this program's credentials. Of its headers, only `Accept`, `Accept-Encoding` and
+    /// `Content-Type` are forwarded. The body of the reply is streamed. A reply with an error status is not an error.
     pub async fn forward(
         &self,
         request: Request<Bytes>,

@@ -91,7 +91,7 @@ const SERVICE_ACCOUNT: &str = "the service account of this pod";
 impl ClusterConfig {
     /// Reads the configuration. The connection is opened by the first request.
     pub(crate) async fn connection(&self) -> Result<Connection, ConfigError> {
-        // rustls panics if the program contains two providers and none is installed.
+        // rustls panics if the program contains two crypto providers and has installed neither as the default.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             // Fails only if another thread has installed a provider in the meantime, which is just as good.
             let _ =

@@ -38,7 +38,7 @@ const POOL_IDLE: Duration = Duration::from_secs(90);
 /// The timeout for the head of a reply to a list or a watch. A server sends the head of a watch at once.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 const PAGE: u32 = 500;
-/// The number of concurrent lookups. Further lookups wait, within their deadline.
+/// The maximum number of concurrent lookups. Further lookups wait, within their deadline.
 const LIVE_REQUESTS: usize = 64;
 
 /// The API server: pooled connections and credentials. Cheap to clone.
@@ -95,14 +95,15 @@ impl Connection {
         self.answers.subscribe()
     }
 
-    /// Sends a request. Limits its time and the number of concurrent requests, and counts it.
+    /// Sends a request, at the latest until `until`, and counts it in the metrics. Waits while too many requests are
+    /// open.
     pub(crate) async fn ask<T>(
         &self,
         verb: Verb,
         until: Instant,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, RequestError> {
-        // A watch serves many requests of clients, so it belongs to no trace.
+        // A request for a watch belongs to no trace, because a watch serves many requests of clients.
         let span = if is_traced() {
             debug_span!(
                 target: SPANS,
@@ -138,8 +139,8 @@ impl Connection {
         answer
     }
 
-    /// Lists the matching resources: all of them, or with a limit one page, and the token for the next page. With
-    /// `only_metadata`, the API server sends only their metadata.
+    /// Returns the matching resources. With a limit, returns only one page, and the token for the next page. With
+    /// `only_metadata`, the API server sends only the metadata of the resources.
     pub(crate) async fn list(
         &self,
         api: &Api<Item>,

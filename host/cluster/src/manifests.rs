@@ -18,8 +18,8 @@ use crate::{
     selector::TextSelector,
 };
 
-/// The objects that lookups find. A namespace has the labels of the object `Namespace` with its name, or else only the
-/// label with its name. The roles among the objects determine what users may do. Cheap to clone.
+/// The objects that lookups find. A namespace has the labels of its `Namespace` object, if there is one, and the label
+/// `kubernetes.io/metadata.name`. The roles among the objects determine what users may do. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Manifests(Arc<Contents>);
 

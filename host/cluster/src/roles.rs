@@ -1,4 +1,4 @@
-//! Decides what users may do by the roles among the manifests, as Kubernetes' RBAC does.
+//! Reads the roles among the manifests, and decides what users may do as Kubernetes' RBAC does.
 
 use admittance_admission::{Access, AccessAttributes, UserInfo};
 use k8s_openapi::api::rbac::v1::{

@@ -4,7 +4,7 @@ use admittance_admission::{
     LabelOperator, LabelSelector, Labels, NAME_PART_LENGTH, Requirement, is_dns_subdomain, is_name_part,
 };
 
-// The longest selector, in bytes, and the maximum number of requirements. Every object is compared with each
+// The limits of a selector: its length in bytes, and the number of its requirements. Every object is compared with each
 // requirement.
 const LENGTH: usize = 4 << 10;
 const REQUIREMENTS: usize = 64;

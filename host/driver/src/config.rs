@@ -95,8 +95,8 @@ impl Config {
         has_leader(&*self.front, &self.definitions, has_ensemble)
     }
 
-    /// Returns the mistake if both ports have one address, or if an upstream server is one of the ports. It is not checked
-    /// when the file is read, because arguments of `serve` can replace the addresses.
+    /// Returns a mistake if the two ports have the same address, or if an upstream server has the address of a port.
+    /// This is not checked when the file is read, because arguments of `serve` can replace the addresses.
     pub fn own_address_mistake(&self, file: &Path) -> Option<Mistake> {
         let listen = self.listen.address;
         let admin = self.admin.as_ref().map(AdminConfig::address);

@@ -124,7 +124,7 @@ impl Driver {
                 .iter()
                 .find_map(|place| place.lease().map(str::to_owned))
         };
-        // The name of the webhook configurations suits a Lease: no two installations share it.
+        // The Lease can have the same name as the webhook configurations, because no two installations share that name.
         let of_webhooks = || Some(connections.webhooks.as_ref()?.status().name);
         let lease = lease.or_else(of_definitions).or_else(of_webhooks);
         let lease = lease.unwrap_or_else(|| KubernetesResources::DEFAULT_LEASE.to_owned());

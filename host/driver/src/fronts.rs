@@ -1,5 +1,5 @@
-//! Lists the front ends that a configuration can name. Each is a module that reads its section, serves requests and
-//! reports its status, and a row of [`FRONTS`].
+//! Lists the front ends that a configuration can name. Each has a row in [`FRONTS`] and a module, which reads its
+//! section, serves requests and reports its status.
 
 mod bcs;
 mod gateway;
@@ -93,7 +93,7 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Returns whether the replicas agree on the live table in the cluster's ZooKeeper ensemble.
+    /// Returns whether the replicas use the cluster's ZooKeeper ensemble to agree on the live table.
     fn agrees_in_zookeeper(&self) -> bool {
         false
     }
@@ -148,7 +148,7 @@ pub struct StartContext<'a> {
 pub struct StartedFront {
     pub(crate) front: Arc<dyn Front>,
     pub(crate) registrar: Option<Registrar>,
-    /// The drivers that could agree on a table with this front end in ZooKeeper.
+    /// The drivers with which this driver could agree on a table in ZooKeeper; `None` without a ZooKeeper ensemble.
     pub(crate) drivers: Option<Drivers>,
 }
 

@@ -201,7 +201,7 @@ impl<S: FrontService> FrontState<S> {
                     answer.response = answer.response.map(|body| Body::new(GuardedBody::new(body, in_flight)));
                     return answer;
                 }
-                // The service only sees that the body ended early, but the stall has the reason.
+                // The front end only sees that the body ended early. The stall says why.
                 Some(stall) => stall,
             }
         };

@@ -25,7 +25,8 @@ impl Default for NamespacesConfig {
 /// The namespaces in a file, which is read again when it changes.
 ///
 /// The file contains `name: { label: value }` for each namespace, or the documents that `kubectl get namespaces
-/// --output yaml` prints: Namespaces, or a List of them. Other namespaces have only their name as a label.
+/// --output yaml` prints: Namespaces, or a List of them. Namespaces that are not in the file have only the label
+/// `kubernetes.io/metadata.name`.
 #[derive(Clone, Debug)]
 pub struct FileNamespaces(FileValue<StaticNamespaces>);
 

@@ -1,4 +1,4 @@
-//! Lists where a configuration can keep definitions. Each kind of place is a module, and a row of [`PLACES`].
+//! Lists the places in which definitions can be stored. Each kind of place has a row in [`PLACES`] and a module.
 
 mod custom_resources;
 mod files;

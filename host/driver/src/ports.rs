@@ -66,7 +66,7 @@ impl Port {
     }
 }
 
-/// Returns what to do about an address that cannot be listened on, to append to a message; empty if that is unknown.
+/// Returns advice to append to the message about an address that cannot be listened on; empty if there is none.
 pub fn bind_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => {

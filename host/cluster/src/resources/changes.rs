@@ -16,7 +16,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
 pub(super) struct LastRead {
-    /// The value of [`Resources::changes`] at the beginning of the read, or when a later read found the same content.
+    /// The value of [`Resources::changes`] when the last read that found this content began.
     changes: u64,
     at: Instant,
     /// The version of each resource; `None` if the read failed.

@@ -664,7 +664,8 @@ impl Shared {
         Response::new(StreamBody::new(Box::pin(lines)).boxed())
     }
 
-    /// Returns a watch's next line after version `seen`, the version after the line, and whether it is the last line.
+    /// Returns the next line of a watch that has reached version `seen`, the version that it reaches with this line,
+    /// and whether the watch then ends.
     fn next_line(&self, target: &Target, seen: u64, is_partial: bool) -> Option<(String, u64, bool)> {
         let data = self.data();
         if seen < data.compacted {

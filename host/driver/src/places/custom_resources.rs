@@ -11,7 +11,7 @@ use crate::{Connections, config::namespace};
 /// The namespace in which bcs-mesos-driver keeps its definitions.
 const DEFAULT_NAMESPACE: &str = "bkbcs";
 
-/// The definitions in the Kubernetes cluster as BCS's custom resources,
+/// The definitions that the Kubernetes cluster stores as custom resources of BCS,
 /// `admissionwebhookconfigurations.bkbcs.tencent.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomResources {

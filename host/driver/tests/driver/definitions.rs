@@ -56,7 +56,7 @@ impl Running {
         answer["data"].take()
     }
 
-    /// Returns the names of the live chains, except the judge's.
+    /// Returns the names of the live chains, except the chain `c` of the test setup.
     async fn live(&self) -> Vec<String> {
         let (_, status) = self.call("GET", "/v1/status", "").await;
         let chains = status["chains"].as_array().unwrap().iter();

@@ -37,7 +37,7 @@ async fn connect_from(from: IpAddr, to: SocketAddr) -> TcpStream {
     soon(socket.connect(to)).await.unwrap()
 }
 
-/// Returns the head of a request that announces a body of nine bytes.
+/// Returns the head of a request that announces a body of nine bytes, and the first byte of the body.
 fn unfinished(method: &str) -> String {
     format!(
         "{method} {APPLICATIONS} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\ncontent-length: 9\r\n\r\n{{"
@@ -65,7 +65,7 @@ fn large_and_unfinished(path: &str, kind: &str, length: usize) -> String {
     )
 }
 
-/// Sends a request and its last byte; returns whether it is refused because there is no memory left.
+/// Sends an unfinished request and its last byte; returns whether it is refused because there is no memory left.
 async fn is_refused(address: SocketAddr, request: &str) -> bool {
     let mut stream = connect_from(OTHER, address).await;
     write(&mut stream, request).await;

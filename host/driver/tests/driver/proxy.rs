@@ -222,7 +222,7 @@ async fn a_request_that_was_sent_is_not_sent_again() {
         let mut some = [0; 3];
         stream.read_exact(&mut some).await.unwrap();
         drop(stream);
-        // The driver must not connect a second time.
+        // The listener stays open, so that the test would notice a second connection.
         listener
     };
     let ((_, body), listener) = soon(async { tokio::join!(driver.post(application("good")), server) }).await;

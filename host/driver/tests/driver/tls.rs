@@ -248,7 +248,6 @@ async fn the_name_in_the_certificate_of_the_upstream_can_be_configured() {
 
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Waits until a condition holds.
 pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !is_so().await {

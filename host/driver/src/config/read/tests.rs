@@ -434,7 +434,7 @@ fn requests_match_the_configured_routes() {
     };
     let least = r#"method: [PUT], path: "/a/{b}", operation: create, resource: jobs, kind: Job"#;
     let dialect = with(&format!("{{ {least} }}")).unwrap().front.dialect().unwrap();
-    // Writes without a route are refused by default; `unmatched` can change that.
+    // A request that matches no route is refused if it may change something. `unmatched` can allow it.
     for (method, path, passes) in [
         ("GET", "/b", true),
         ("PUT", "/b", false),
@@ -482,7 +482,7 @@ fn requests_match_the_configured_routes() {
             "{change}: {mistakes:?}"
         );
     }
-    // Methods of extensions are accepted, unless they look like a misspelt one.
+    // Unknown methods are accepted, unless they look like a misspelling of a known one.
     for (method, expected) in [
         ("PUTT", Some("\"PUTT\" is not a known method: did you mean PUT?")),
         (
@@ -519,15 +519,15 @@ fn requests_match_the_configured_routes() {
 }
 
 #[test]
-fn a_definition_in_place_of_a_configuration_is_one_mistake() {
+fn a_definition_in_place_of_a_configuration_is_reported_as_one_mistake() {
     let mistakes = read("apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: a }\n");
     let expected = ": this is a definition or another object, not a configuration of `admittance serve`";
     assert_eq!(mistakes.unwrap_err(), [expected]);
 }
 
-/// Arguments may replace the addresses in a file, so they are compared only after that, not when the file is read.
+/// The addresses are checked only after arguments have replaced some of them, not when the file is read.
 #[test]
-fn own_addresses_are_used_once() {
+fn a_driver_cannot_use_an_address_twice() {
     // (listen, admin, upstream, the expected mistake)
     for (listen, admin, upstream, expected) in [
         ("127.0.0.1:8080", "127.0.0.1:9090", "127.0.0.1:8081", None),

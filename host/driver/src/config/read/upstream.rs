@@ -51,7 +51,7 @@ fn upstream<'a>(node: &Node<'a>, sections: Sections<'_>) -> Option<UpstreamSecti
     Some((servers?, config?, lists))
 }
 
-/// Reads how to connect to servers, from the fields of their section.
+/// Reads the connection settings of servers from the fields of their section.
 pub(crate) fn reached(fields: &mut Fields<'_>, needs_authorities: bool) -> Option<UpstreamConfig> {
     let tls = client_tls(fields, needs_authorities);
     let (connect, response) = (
@@ -69,7 +69,8 @@ pub(crate) fn reached(fields: &mut Fields<'_>, needs_authorities: bool) -> Optio
     })
 }
 
-/// Reads a client's `tls`. Unreadable authorities of the system are a mistake only with `needs_authorities`.
+/// Reads a client's `tls`. By default, the system's certificate authorities are trusted; if there are none, that is a
+/// mistake only with `needs_authorities`.
 pub(crate) fn client_tls(fields: &mut Fields<'_>, needs_authorities: bool) -> Option<ClientTls> {
     if let Some(node) = fields.optional("tls") {
         return upstream_tls(&node);

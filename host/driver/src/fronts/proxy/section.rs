@@ -11,7 +11,7 @@ use crate::config::read::outbound::header;
 pub(super) fn dialect(node: &Node<'_>) -> Option<Rest> {
     let before = node.mistake_count();
     let mut fields = node.object()?;
-    // The spellings of the section apply to all routes.
+    // These spellings apply to all routes.
     let spellings = fields.get_or_default("spellings", spellings);
     let unmatched = fields.get_or_default("unmatched", Node::word);
     let fix = "list the routes that chains may be for";
@@ -75,7 +75,7 @@ fn route<'a>(node: &Node<'a>) -> Option<(Route, Node<'a>)> {
     Some((route, node.clone()))
 }
 
-/// Reads spellings: a key at a JSON Pointer, or a key by name wherever it occurs.
+/// Reads keys in the spelling to use: a key at a JSON Pointer, or a key by name wherever it occurs.
 fn spellings(node: &Node<'_>) -> Option<Vec<Pattern>> {
     Some(node.list_of(spelling)?.into_iter().flatten().collect())
 }
@@ -110,7 +110,8 @@ fn stored(node: &Node<'_>) -> Option<StoredRoute> {
     })
 }
 
-/// Reads a header's name for fetching the stored object. Headers that select an object, version or part are refused.
+/// Reads the name of a header to copy to the request for the stored object. Headers that select another version or a
+/// part of the object are refused.
 fn header_for_stored(text: &str) -> Result<HeaderName, String> {
     let name = header(text)?;
     let starts = ["if-", "accept"]
@@ -138,7 +139,7 @@ pub(crate) fn method(text: &str) -> Result<Method, String> {
         .then(|| text.parse::<Method>().ok())
         .flatten()
         .ok_or_else(|| format!("{text:?} is not a valid method: write it in capitals, PUT"))?;
-    // Methods outside this list are accepted, unless they look like a misspelt one.
+    // Unknown methods are accepted, unless they look like a misspelling of a known one.
     if !KNOWN_METHODS.contains(&text)
         && let Some(fix) = suggestion(text, KNOWN_METHODS)
     {
@@ -147,7 +148,7 @@ pub(crate) fn method(text: &str) -> Result<Method, String> {
     Ok(method)
 }
 
-/// The methods of HTTP, and methods of its extensions that are similar to one of them.
+/// The methods of HTTP, and methods of its extensions that would otherwise look like misspellings of them.
 const KNOWN_METHODS: [&str; 24] = [
     "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "BIND", "COPY", "LINK",
     "LIST", "LOCK", "MERGE", "MOVE", "PURGE", "QUERY", "REBIND", "REPORT", "SEARCH", "UNBIND", "UNLINK",

@@ -112,7 +112,7 @@ fn wrong(variable: &'static str, reason: String) -> TracesError {
 mod tests {
     use super::*;
 
-    /// Returns the endpoint of the configuration after it was completed from these variables, or the error.
+    /// Returns the endpoint, protocol and timeout that these variables configure, or the error.
     fn completed(
         variables: &[(&str, &str)],
     ) -> Result<Option<(String, TracingProtocol, Option<Duration>)>, String> {

@@ -24,7 +24,7 @@ spec:
 ";
 
 #[tokio::test]
-async fn a_candidate_is_compared_and_promoted() {
+async fn a_candidate_is_compared_with_its_stage_and_promoted() {
     let directory = TempDir::new().unwrap();
     let denies = Guest::answering(&Answer::Deny {
         code: 403,

@@ -12,7 +12,7 @@ use crate::{
     tls::until,
 };
 
-/// Returns a chain with one webhook stage at this path, which no test calls.
+/// Returns a chain with one webhook stage. No test calls the webhook, which would be at this path.
 fn chain(name: &str, path: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
@@ -92,7 +92,6 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
         "{applied:?}"
     );
 
-    // The definitions are listed.
     let all: DefinitionList = good(&driver, "GET", "/v1/definitions", "").await;
     let mut names: Vec<_> = all.definitions.iter().map(|found| &*found.id.name).collect();
     names.sort_unstable();

@@ -144,7 +144,7 @@ async fn no_chain_can_refuse_a_change_of_definitions() {
         .steered(directory.path())
         .start()
         .await;
-    // The judge denies objects with this name.
+    // The test setup's chain denies objects with this name.
     assert_eq!(driver.post(application("bad")).await.0, 400);
     let body = definition("bad", "https://h.example").to_string();
     assert_eq!(driver.define("POST", ROUTE, body).await.1, DONE);

@@ -50,7 +50,7 @@ async fn invalid_definitions_are_refused() {
     let no_base64 = "this is not base64: Invalid symbol 37, offset 0.; write the base64 of a PEM file, `base64 -w0 ca.pem`";
     // (method, path, body, expected code, message after the program's name)
     for (method, path, body, code, message) in [
-        // The original driver has the same messages.
+        // bcs-mesos-driver has the same messages.
         (
             "POST",
             ROUTE,

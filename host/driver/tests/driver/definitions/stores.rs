@@ -86,7 +86,7 @@ impl DefinitionStore for ContestedStore {
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         self.check()?;
         let files = self.0.files.read().await?.into_iter();
-        // The store treats the files as entries, which several programs may write.
+        // The files stand for entries of a store to which several programs may write.
         let entry = |file: DefinitionFile| DefinitionFile::entry(file.path, file.text, None);
         Ok(files.map(entry).collect())
     }

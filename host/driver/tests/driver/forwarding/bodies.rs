@@ -60,7 +60,7 @@ async fn bodies_are_streamed_both_ways_if_no_chain_needs_them() {
 }
 
 #[tokio::test]
-async fn bodies_for_chains_are_limited() {
+async fn bodies_that_the_driver_reads_have_limits() {
     let setup = |setup: Setup| {
         setup.limits(|limits| {
             limits.body = 256;
@@ -68,7 +68,7 @@ async fn bodies_for_chains_are_limited() {
         })
     };
     let scene = Scene::changed(setup).await;
-    // No chain matches updates, but their bodies are read because the driver translates them.
+    // No chain matches the updates below, but the driver reads their bodies to translate them.
     let code = |(status, reply): (u16, String)| {
         let reply: Value = serde_json::from_str(&reply).unwrap();
         (status, reply["code"].as_u64().unwrap())

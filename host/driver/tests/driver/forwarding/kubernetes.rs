@@ -147,7 +147,7 @@ async fn requests_for_custom_resources_are_forwarded_unchanged() {
         ("DELETE", "/g/v1/namespaces/there/ks/a", String::new(), vec![format!("DELETE {kinds}/a")]),
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("there"), vec!["GET /api/v1/namespaces/there".to_owned(), format!("POST {kinds}")]),
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("absent"), vec!["GET /api/v1/namespaces/absent".to_owned(), "POST /api/v1/namespaces?".to_owned(), format!("POST {kinds}")]),
-        // If the namespace cannot be checked, the request is left to kube-apiserver.
+        // If the namespace cannot be checked, the request is forwarded all the same.
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("locked"), vec!["GET /api/v1/namespaces/locked".to_owned(), format!("POST {kinds}")]),
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("../nodes"), vec![format!("POST {kinds}")]),
         ("POST", "/g/v1/ks", r#"{"metadata":{"name":"a"}}"#.to_owned(), vec!["POST /apis/g/v1/ks".to_owned()]),
@@ -171,7 +171,7 @@ async fn requests_for_custom_resources_are_forwarded_unchanged() {
 }
 
 #[tokio::test]
-async fn definitions_are_written_in_v1_if_v1beta1_is_not_served() {
+async fn custom_resource_definitions_are_written_in_v1_if_v1beta1_is_not_served() {
     let received: Arc<Mutex<Vec<Received>>> = Arc::default();
     let kept = received.clone();
     let routes = Router::new().fallback(async move |request: Request<Body>| {

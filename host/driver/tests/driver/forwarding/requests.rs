@@ -197,7 +197,7 @@ async fn a_request_ends_when_its_client_hangs_up() {
     let (mut scheduler, _) = soon(listener.accept()).await.unwrap();
     until(&mut scheduler, "\r\n\r\n").await;
     drop(client);
-    // The client is gone, so the driver aborts the scheduler's request.
+    // The client is gone, so the driver aborts its request to the scheduler.
     let mut rest = Vec::new();
     soon(scheduler.read_to_end(&mut rest)).await.unwrap();
     assert!(serde_json::from_slice::<Value>(&rest).unwrap()["raw_json"].is_object());

@@ -326,7 +326,7 @@ async fn invalid_input_for_accounts_is_refused_with_the_configured_status() {
             );
             assert!(reply["message"].as_str().unwrap().contains(part), "{reply}");
         }
-        // The configuration affects only the status of invalid input.
+        // The configured statuses do not apply to other errors than invalid input.
         let bcs = json!({"id": "x", "project_id": "p", "cluster_type": "nomad"});
         let (status, reply) = scene.as_root("POST", "clusters/bcs", bcs).await;
         assert_eq!(

@@ -232,7 +232,7 @@ async fn drivers_are_discovered_through_zookeeper() {
 }
 
 #[tokio::test]
-async fn without_zookeeper_only_listed_drivers_are_known() {
+async fn without_zookeeper_a_gateway_knows_only_listed_drivers() {
     let listed = Driver::start().await;
     let mut setup = gateway(&[("BCS-LISTED", &[listed.address])], |config| {
         config.discovery = Some(PATH.parse().unwrap());

@@ -309,7 +309,7 @@ async fn only_consoles_on_hosts_of_the_cluster_are_reached() {
             assert_eq!(received, at_driver, "{path}");
         }
     }
-    // The query may name the cluster only for consoles; other clients can send the header.
+    // Only requests for consoles may name the cluster in the query; other clients can send the header.
     let path = format!("{OUTER}/namespaces/n/applications?cluster_id={CLUSTER}");
     let (_, body) = envelope(
         gateway
