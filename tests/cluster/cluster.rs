@@ -177,8 +177,8 @@ impl Cluster {
             let path = format!("/apis/admissionregistration.k8s.io/v1/{resource}");
             rest.send(http::Method::DELETE, &path, None).await?;
         }
-        let namespaces = rest.get("/api/v1/namespaces").await?.json()?;
-        let namespaces = namespaces["items"].as_array().into_iter().flatten();
+        let response = rest.get("/api/v1/namespaces").await?.json()?;
+        let namespaces = response["items"].as_array().into_iter().flatten();
         for name in namespaces.filter_map(|namespace| namespace["metadata"]["name"].as_str()) {
             let path = format!("/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0");
             rest.send(http::Method::DELETE, &path, None).await?;

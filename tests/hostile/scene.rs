@@ -195,8 +195,8 @@ impl Scene {
 
     /// Returns the memory of the program and its child processes, in bytes.
     pub(crate) fn memory(&self) -> Result<u64, Error> {
-        let children = self.program.children()?;
-        let children = children.iter().filter_map(|child| resident(child));
+        let processes = self.program.children()?;
+        let children = processes.iter().filter_map(|child| resident(child));
         Ok(self.program.resident_memory()? + children.sum::<u64>())
     }
 

@@ -137,8 +137,8 @@ async fn a_new_project_passes_its_tests() {
     // The compiler accepts a manifest without `crate-type`, so `test` has to report this mistake.
     fs::write(&code, text).unwrap();
     let manifest = directory.join("Cargo.toml");
-    let lines = fs::read_to_string(&manifest).unwrap();
-    let lines = lines.lines().filter(|line| !line.starts_with("crate-type"));
+    let text = fs::read_to_string(&manifest).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with("crate-type"));
     fs::write(&manifest, lines.collect::<Vec<_>>().join("\n")).unwrap();
     let check = admittance(&directory, &["test"]).await;
     assert_eq!(check.code, Some(2), "{}{}", check.stdout, check.stderr);

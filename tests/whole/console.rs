@@ -402,8 +402,8 @@ upstream: {{ servers: [\"http://{gone}\"], health: {{ path: /healthz, interval: 
         .await
         .unwrap();
     browser.open(&program.admin_url("/health")).await;
-    let row = browser.find_with("tr", &format!("upstream http://{gone}")).await;
-    let row = row.text().await.unwrap();
+    let element = browser.find_with("tr", &format!("upstream http://{gone}")).await;
+    let row = element.text().await.unwrap();
     for part in ["down", "for ", "refused", "Start it"] {
         assert!(row.contains(part), "{part}: {row}");
     }

@@ -62,8 +62,8 @@ fn the_summary_of_the_book_names_every_page_once() {
 #[test]
 fn pages_that_use_a_term_link_to_the_vocabulary() {
     let vocabulary = Page::read("docs/vocabulary.md");
-    let terms = vocabulary.rows("Vocabulary");
-    let terms: BTreeSet<&str> = terms.iter().skip(1).map(|row| row[0]).collect();
+    let rows = vocabulary.rows("Vocabulary");
+    let terms: BTreeSet<&str> = rows.iter().skip(1).map(|row| row[0]).collect();
     let not_linked: Vec<_> = Page::all()
         .into_iter()
         .filter(|page| {

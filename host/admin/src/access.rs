@@ -90,8 +90,8 @@ impl Denied {
 }
 
 pub(crate) fn log_refusal(head: &Parts, why: &dyn fmt::Display) {
-    let client = head.extensions.get::<Client>().map(|client| client.address);
-    let client = client.map(tracing::field::display);
+    let address = head.extensions.get::<Client>().map(|client| client.address);
+    let client = address.map(tracing::field::display);
     let (method, path) = (&head.method, head.uri.path());
     tracing::info!(target: "admittance::audit", client, %method, path, "refused: {why}");
 }

@@ -10,7 +10,7 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
     // Names in one group, such as `pods/images` and `pods/limits`, are similar only if the parts after the group are
     // similar.
     let (group, _) = text.rsplit_once('/').unwrap_or_default();
-    let near = names.into_iter().filter_map(|name| {
+    let measured = names.into_iter().filter_map(|name| {
         let lowercase = name.to_string().to_lowercase();
         let is_of_group = lowercase
             .rsplit_once('/')
@@ -28,7 +28,7 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
         let distance = strsim::osa_distance(&text, &lowercase);
         (distance <= allowed).then_some((distance, lowercase, name))
     });
-    let mut near: Vec<(usize, String, T)> = near.collect();
+    let mut near: Vec<(usize, String, T)> = measured.collect();
     near.sort_by(|(a, one, _), (b, other, _)| (a, one).cmp(&(b, other)));
     // Names with a long common prefix are all similar, so only names within twice the smallest distance are kept.
     let best = near.first().map_or(0, |(distance, ..)| *distance);
@@ -38,8 +38,8 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
 
 /// Returns a suggestion with at most three names: `did you mean a or b?`. `None` if no name is similar.
 pub fn suggestion<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Option<String> {
-    let near = similar(text, names).into_iter().map(|name| name.to_string());
-    let mut near: Vec<String> = near.collect();
+    let similar_names = similar(text, names).into_iter().map(|name| name.to_string());
+    let mut near: Vec<String> = similar_names.collect();
     near.dedup();
     near.truncate(3);
     (!near.is_empty()).then(|| format!("did you mean {}?", enumerated(near, "or")))

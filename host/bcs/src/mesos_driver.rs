@@ -176,8 +176,8 @@ impl MesosDriver {
     /// reports its own health. `ip` is the address that this driver listens on.
     pub fn health(&self, ip: IpAddr) -> Option<HealthInfo> {
         let inner = &self.0;
-        let discovered = inner.discovery.as_ref().map(Discovery::servers);
-        let discovered = discovered.map(|servers| servers.borrow().clone());
+        let found_servers = inner.discovery.as_ref().map(Discovery::servers);
+        let discovered = found_servers.map(|servers| servers.borrow().clone());
         (inner.dialect.upstream_kind() == UpstreamKind::Scheduler).then(|| {
             HealthInfo::new(
                 &inner.cluster,

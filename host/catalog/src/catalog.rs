@@ -154,7 +154,7 @@ impl Catalog {
     /// Returns an error when the module is no longer in the store, or when the current policy refuses its signatures.
     pub async fn load_stored(&self, reference: &ModuleReference, digest: Digest) -> Result<Module, Error> {
         let wanted = reference.clone();
-        let found = self.inner.in_store(move |store| {
+        let lookup = self.inner.in_store(move |store| {
             Some(FetchedModule {
                 bytes: store.module(digest)?,
                 digest,
@@ -164,7 +164,7 @@ impl Catalog {
                     .map(|(_, bytes)| bytes),
             })
         });
-        let found = found.await?.flatten().ok_or_else(|| Error::NoLongerStored {
+        let found = lookup.await?.flatten().ok_or_else(|| Error::NoLongerStored {
             reference: Box::new(reference.clone()),
             digest,
         })?;

@@ -109,8 +109,8 @@ fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<Certificate
     };
     let subjects = planned(arguments, &ca_files)?;
     let replace = arguments.force || arguments.renew;
-    let existing = subjects.iter().flat_map(|(_, files)| files.paths());
-    let existing: Vec<_> = existing.filter(|path| path.exists()).collect();
+    let paths = subjects.iter().flat_map(|(_, files)| files.paths());
+    let existing: Vec<_> = paths.filter(|path| path.exists()).collect();
     if !existing.is_empty() && !replace {
         let verb = if existing.len() == 1 { "exists" } else { "exist" };
         return Err(format!(

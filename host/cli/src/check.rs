@@ -232,8 +232,8 @@ fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
         let unknown = exception.unknown(&definitions.chains);
         exception.warning(now).into_iter().chain(unknown)
     });
-    let paths = arguments.files.iter().map(PathBuf::as_path);
-    let paths = paths.chain(config.iter().flat_map(Config::definition_files));
+    let given = arguments.files.iter().map(PathBuf::as_path);
+    let paths = given.chain(config.iter().flat_map(Config::definition_files));
     let of_directories = paths.filter_map(empty_directory);
     let of_definitions = of_directories.chain(of_chains).chain(of_exceptions);
     Ok(CheckReport::Valid {
@@ -357,11 +357,11 @@ impl CheckReport {
                 let described =
                     |chain: &ChainDefinition| json!({"name": chain.name, "stages": stages(chain)});
                 let chains: Vec<_> = definitions.chains.iter().map(described).collect();
-                let exceptions = definitions.exceptions.iter().map(|definition| {
+                let rows = definitions.exceptions.iter().map(|definition| {
                     let Exception { name, until, .. } = &*definition.exception;
                     json!({"name": &**name, "expires": until, "stages": excepted(definition)})
                 });
-                let exceptions: Vec<_> = exceptions.collect();
+                let exceptions: Vec<_> = rows.collect();
                 json!({
                     "ok": true,
                     "chains": chains,

@@ -100,11 +100,11 @@ impl Exporter {
             let limit = MOST_VALUES.iter().find(|(name, _)| *name == label.key());
             limit.is_none_or(|(name, most)| self.use_value(name, *most, label.value()))
         };
-        let mut beyond = key.labels().filter(|label| !is_within(label)).peekable();
-        if beyond.peek().is_none() {
+        let mut beyond_labels = key.labels().filter(|label| !is_within(label)).peekable();
+        if beyond_labels.peek().is_none() {
             return (recorder, Cow::Borrowed(key));
         }
-        let beyond: Vec<&Label> = beyond.collect();
+        let beyond: Vec<&Label> = beyond_labels.collect();
         let bounded = |label: &Label| {
             if beyond.contains(&label) {
                 Label::new(label.key().to_owned(), OTHER)
@@ -120,8 +120,8 @@ impl Exporter {
     /// Records the use of a label value. Returns `false` if the value is new and the label already has `most` values.
     fn use_value(&self, label: &'static str, most: usize, value: &str) -> bool {
         let now = Instant::now();
-        let mut values = self.values.lock();
-        let values = values.entry(label).or_default();
+        let mut locked = self.values.lock();
+        let values = locked.entry(label).or_default();
         if let Some(used) = values.get_mut(value) {
             *used = now;
             return true;

@@ -99,8 +99,8 @@ impl RunReport {
         let mut text = self.stages();
         if outcome.is_allowed() && outcome.is_changed() {
             let (before, after) = (self.request.object.as_ref(), outcome.object.as_ref());
-            let groups = diff(before.map(Object::value), after.map(Object::value), 3);
-            let groups: Vec<_> = groups.iter().map(|lines| lines.join("\n")).collect();
+            let diffs = diff(before.map(Object::value), after.map(Object::value), 3);
+            let groups: Vec<_> = diffs.iter().map(|lines| lines.join("\n")).collect();
             text += &format!("\n{}\n\n", groups.join(&format!("\n{DIM}  ...{DIM:#}\n")));
         }
         for warning in &outcome.warnings {

@@ -204,8 +204,8 @@ mod tests {
             ),
         ] {
             let review: Review = serde_json::from_value(json!({"status": status})).unwrap();
-            let answer = answer(review.status);
-            let answer = answer
+            let outcome = answer(review.status);
+            let answer = outcome
                 .as_ref()
                 .map(|access| (access.allowed, access.reason.as_str()))
                 .map_err(String::as_str);

@@ -169,11 +169,11 @@ mod tests {
             ("Service", None, "", vec![]),
         ] {
             let kind = ClusterKind::new("v1", kind);
-            let listed = cluster
+            let page = cluster
                 .list(&kind, &query(namespace, selector), deadline)
                 .await
                 .unwrap();
-            let listed: Vec<_> = listed.objects.iter().map(|text| name(text)).collect();
+            let listed: Vec<_> = page.objects.iter().map(|text| name(text)).collect();
             assert_eq!(listed, expected, "{kind} {namespace:?} {selector}");
         }
         let pods = ClusterKind::new("v1", "Pod");

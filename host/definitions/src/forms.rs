@@ -209,8 +209,8 @@ impl Default for DocumentForms {
 
 /// Lists all kinds in a sentence, grouped by version: `write an A or B (v1), or a C (v2)`.
 fn fix(forms: &[Arc<dyn DocumentForm>]) -> String {
-    let kinds = forms.iter().flat_map(|form| form.kinds());
-    let kinds: Vec<_> = kinds.filter(|kind| !kind.versions.is_empty()).collect();
+    let all_kinds = forms.iter().flat_map(|form| form.kinds());
+    let kinds: Vec<_> = all_kinds.filter(|kind| !kind.versions.is_empty()).collect();
     let groups: Vec<_> = kinds.chunk_by(|a, b| a.version() == b.version()).collect();
     let phrases = groups.iter().filter_map(|group| {
         let version = group.first()?.version();

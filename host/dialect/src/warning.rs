@@ -48,8 +48,8 @@ mod tests {
     fn warnings_are_cut_and_left_out_at_the_limits() {
         let long = "ä".repeat(4096);
         assert_eq!(headers(&[&long]), [format!("299 - \"{long}\"")]);
-        let texts: Vec<String> = (0..40).map(|i| format!("{i:02}{}", "x".repeat(998))).collect();
-        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let strings: Vec<String> = (0..40).map(|i| format!("{i:02}{}", "x".repeat(998))).collect();
+        let texts: Vec<&str> = strings.iter().map(String::as_str).collect();
         let headers = headers(&texts);
         assert_eq!(headers.len(), 4096 / 256);
         assert!(headers.iter().all(|header| header.len() == 256 + 8));

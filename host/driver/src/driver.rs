@@ -126,8 +126,8 @@ impl Driver {
         };
         // The Lease can have the same name as the webhook configurations, because no two installations share that name.
         let of_webhooks = || Some(connections.webhooks.as_ref()?.status().name);
-        let lease = lease.or_else(of_definitions).or_else(of_webhooks);
-        let lease = lease.unwrap_or_else(|| KubernetesResources::DEFAULT_LEASE.to_owned());
+        let configured = lease.or_else(of_definitions).or_else(of_webhooks);
+        let lease = configured.unwrap_or_else(|| KubernetesResources::DEFAULT_LEASE.to_owned());
         let audits = front
             .audit()
             .zip(connections.cluster.as_ref())

@@ -176,14 +176,14 @@ impl PolicyStore {
         }
         let mut state = self.state.lock();
         state.served = served.as_ref().ok().cloned();
-        let watched = served?.into_iter().map(|kind| {
+        let kinds = served?.into_iter().map(|kind| {
             let known = state.watched.iter().find(|watched| watched.kind == kind);
             known.cloned().unwrap_or_else(|| Watched {
                 resources: self.cluster.resources_of(&kind),
                 kind,
             })
         });
-        let watched: Arc<[Watched]> = watched.collect();
+        let watched: Arc<[Watched]> = kinds.collect();
         state.watched = watched.clone();
         Ok(watched)
     }

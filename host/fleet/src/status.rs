@@ -131,8 +131,8 @@ pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) ->
             && !(generation(before) == generation(status) && is_condition(before, kind, holds))
     };
     let (is_warning, reason, action, note) = if is_new("Accepted", "False") {
-        let mistakes = status.get("mistakes").and_then(Value::as_array);
-        let mistakes: Vec<_> = mistakes.into_iter().flatten().filter_map(Value::as_str).collect();
+        let list = status.get("mistakes").and_then(Value::as_array);
+        let mistakes: Vec<_> = list.into_iter().flatten().filter_map(Value::as_str).collect();
         (true, "Refused", "Check", mistakes.join("\n"))
     } else if is_new("Live", "True") {
         let number = |field: &str| status.get(field).map(Value::to_string).unwrap_or_default();

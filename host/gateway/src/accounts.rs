@@ -128,8 +128,8 @@ impl Accounts {
     }
 
     pub(crate) fn status(&self) -> AccountsStatus {
-        let directory = self.0.directory.borrow();
-        let directory = directory.as_deref();
+        let borrowed = self.0.directory.borrow();
+        let directory = borrowed.as_deref();
         AccountsStatus {
             read: directory.is_some(),
             users: directory.map_or(0, |directory| directory.users.len()),

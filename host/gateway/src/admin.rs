@@ -291,7 +291,7 @@ struct ImportQuery {
 }
 
 async fn import(call: Call<Nothing, ImportQuery>) -> Result<Json<ImportedAccounts>, ApiError> {
-    let replace = call.query.replace.iter().flat_map(|names| names.split(','));
-    let replace: Vec<UserName> = replace.map(user_name).collect::<Result<_, _>>()?;
+    let replaced_names = call.query.replace.iter().flat_map(|names| names.split(','));
+    let replace: Vec<UserName> = replaced_names.map(user_name).collect::<Result<_, _>>()?;
     Ok(Json(accounts(&call)?.import(&call.by(), &replace).await?))
 }

@@ -205,12 +205,12 @@ impl Kubernetes {
         let Ok(directory) = self.0.accounts.directory() else {
             return Vec::new();
         };
-        let clusters = directory.clusters().filter(|cluster| cluster.is_kubernetes());
-        let clusters = clusters.map(|cluster| {
+        let registered = directory.clusters().filter(|cluster| cluster.is_kubernetes());
+        let clusters = registered.map(|cluster| {
             let state = self.0.routes.state(&cluster.id);
             let has_tunnel = state.tunnels + state.gateways > 0;
-            let servers = state.upstream.iter().flat_map(Upstream::health);
-            let servers: Vec<ServerHealth> = servers.map(Into::into).collect();
+            let server_health = state.upstream.iter().flat_map(Upstream::health);
+            let servers: Vec<ServerHealth> = server_health.map(Into::into).collect();
             let problem = match (&cluster.credentials, has_tunnel) {
                 (None, false) => Some("its agent has not reported credentials, and has no tunnel open"),
                 _ if !servers.is_empty() && servers.iter().all(|server| !server.is_up) => {

@@ -23,8 +23,8 @@ pub(super) fn driver_path(uri: &Uri) -> Result<PathAndQuery, GatewayError> {
 
 /// Returns the path with `new_prefix` in place of `prefix`. The query and percent-encoding are kept.
 pub(super) fn rewritten(uri: &Uri, prefix: &str, new_prefix: &str) -> Result<PathAndQuery, GatewayError> {
-    let rest = uri.path().strip_prefix(prefix).filter(|rest| rest.len() > 1);
-    let rest = rest.ok_or(GatewayError::NoRoute)?;
+    let after_prefix = uri.path().strip_prefix(prefix).filter(|rest| rest.len() > 1);
+    let rest = after_prefix.ok_or(GatewayError::NoRoute)?;
     if !is_plain(rest) {
         return Err(GatewayError::DotSegment);
     }

@@ -130,8 +130,8 @@ impl Mutator {
         if self.labels.is_empty() {
             return true;
         }
-        let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
-        let labels: Labels = labels
+        let map = object.pointer("/metadata/labels").and_then(Value::as_object);
+        let labels: Labels = map
             .into_iter()
             .flatten()
             .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))

@@ -193,10 +193,10 @@ impl Hook for Remember {
 
 #[tokio::test]
 async fn stages_share_the_objects_generated_for_a_request() {
-    let seen = Arc::new(Mutex::new(Vec::new()));
+    let calls = Arc::new(Mutex::new(Vec::new()));
     let shared = stage().spec.expansion;
     let stages = [Mode::Enforce, Mode::Enforce, Mode::Audit, Mode::Audit].map(|mode| {
-        let mut stage = Stage::new("generated", Remember(seen.clone()));
+        let mut stage = Stage::new("generated", Remember(calls.clone()));
         stage.spec.mode = mode;
         stage.spec.expansion = shared.clone();
         stage
@@ -205,7 +205,7 @@ async fn stages_share_the_objects_generated_for_a_request() {
     chain.phase = Phase::Validating;
     let request = Request::described(Object::from_value(cron_job()), None, None, None, None).unwrap();
     run(&chain, request).await;
-    let seen = seen.lock().unwrap();
+    let seen = calls.lock().unwrap();
     let [one, two, three, four] = seen.as_slice() else {
         panic!("{seen:?}");
     };

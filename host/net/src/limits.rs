@@ -84,8 +84,8 @@ impl<K: Clone + Eq + Hash> FairLimit<K> {
 impl<K: Eq + Hash> Permit<K> {
     /// Adds `more` permits to this one. Returns `false` if too few are free, or if the client would exceed its share.
     pub fn try_grow(&mut self, more: usize) -> bool {
-        let mut taken = self.limit.0.taken.lock();
-        let taken = &mut *taken;
+        let mut locked = self.limit.0.taken.lock();
+        let taken = &mut *locked;
         let free = self.limit.0.limit.saturating_sub(taken.total);
         let Some(held) = taken.by_client.get_mut(&self.client) else {
             return false;

@@ -364,8 +364,8 @@ impl Upstream {
                     }
                     health.record_connected();
                     span.record("http.response.status_code", response.status().as_u16());
-                    let durations = &self.shared.durations;
-                    let durations = durations.get_or_init(|| histogram!(telemetry::UPSTREAM_DURATION));
+                    let cell = &self.shared.durations;
+                    let durations = cell.get_or_init(|| histogram!(telemetry::UPSTREAM_DURATION));
                     durations.record(started.elapsed());
                     return Ok((response, server.clone(), in_flight));
                 }

@@ -88,13 +88,13 @@ fn trap_message(trap: Trap, state: &CallState) -> String {
 fn stderr_tail(state: &CallState) -> String {
     let tail = state.log.tail();
     // The hint about backtraces after a panic's message is useless here, so it is removed.
-    let words = tail
+    let text = tail
         .lines()
         .filter(|line| !line.trim().is_empty() && !line.starts_with("note: run with `RUST_BACKTRACE"))
         .collect::<Vec<_>>()
         .join("\n");
-    let skip = words.chars().count().saturating_sub(STDERR_TAIL);
-    let words: String = words.chars().skip(skip).collect();
+    let skip = text.chars().count().saturating_sub(STDERR_TAIL);
+    let words: String = text.chars().skip(skip).collect();
     if words.is_empty() {
         words
     } else {

@@ -62,8 +62,8 @@ impl<'a> Instrumented<'a> {
             Some(wrapper) => wrapper.parts().collect(),
             None => vec![component],
         };
-        let instrumented = contents.into_iter().map(|part| wizer.instrument_component(part));
-        let instrumented: wasmtime::Result<(Vec<_>, Vec<_>)> = instrumented.collect();
+        let results = contents.into_iter().map(|part| wizer.instrument_component(part));
+        let instrumented: wasmtime::Result<(Vec<_>, Vec<_>)> = results.collect();
         let (parts, instrumented) = instrumented.map_err(|error| chain(&error))?;
         let bytes = match &wrapper {
             Some(wrapper) => wrapper.around(&instrumented, true),

@@ -40,12 +40,12 @@ pub(crate) fn contains_matches(networks: &Value, others: &Value) -> Option<Value
 /// An address without a prefix stands for the network of its class, as in OPA. If that network is merged with no other,
 /// OPA returns the address unchanged.
 pub(crate) fn merge(networks: &Value) -> Option<Value> {
-    let written = match networks {
+    let parsed = match networks {
         Value::Array(networks) => networks.iter().map(network_or_address).collect(),
         Value::Set(networks) => networks.iter().map(network_or_address).collect(),
         _ => None,
     };
-    let written: Vec<IpNet> = written?;
+    let written: Vec<IpNet> = parsed?;
     let truncated = written.iter().map(IpNet::trunc).collect();
     let merged = IpNet::aggregate(&truncated).into_iter().map(|merged| {
         let mut parts = written.iter().filter(|part| merged.contains(*part));

@@ -373,8 +373,13 @@ mod tests {
             ("%", "[]", "%!(NOVERB)"),
             ("100", "[]", "100"),
         ] {
-            let arguments = value(arguments);
-            let arguments: Vec<Value> = arguments.as_array().expect("a list").iter().cloned().collect();
+            let argument_list = value(arguments);
+            let arguments: Vec<Value> = argument_list
+                .as_array()
+                .expect("a list")
+                .iter()
+                .cloned()
+                .collect();
             assert_eq!(sprintf(format, &arguments), expected, "{format}");
         }
     }

@@ -126,11 +126,11 @@ pub(crate) fn remembering(
         let call = format!("{}({})", definition.name, arguments.join(", "));
         text.push_str(&format!("\n{} := {call}\n", name(index)));
     }
-    let functions = found.iter().enumerate().map(|(index, definition)| Function {
+    let described = found.iter().enumerate().map(|(index, definition)| Function {
         rule: format!("{}.{}", definition.package, name(index)),
         reads_input: definition.reads_input,
     });
-    let functions: Vec<Function> = functions.collect();
+    let functions: Vec<Function> = described.collect();
     let arguments: Arc<Mutex<Vec<Value>>> = Arc::default();
     let mut engine = with_modules(second, &new)?;
     let shared = Arc::clone(&arguments);

@@ -134,8 +134,8 @@ impl Injection {
             }
         }
         let list = text(metadata.annotations.as_ref(), LIST).unwrap_or_default();
-        let names: BTreeSet<&str> = list.split(',').filter(|name| !name.is_empty()).collect();
-        let names: BTreeSet<&str> = names.into_iter().chain([self.name.as_str()]).collect();
+        let listed: BTreeSet<&str> = list.split(',').filter(|name| !name.is_empty()).collect();
+        let names: BTreeSet<&str> = listed.into_iter().chain([self.name.as_str()]).collect();
         added.insert(LIST.to_owned(), names.into_iter().collect::<Vec<_>>().join(","));
         Ok(added)
     }

@@ -186,8 +186,8 @@ pub(crate) fn can_i(action: &Action, user: Option<&UserInfo>) -> Result<Access, 
     let rule = RULE.with_borrow(Clone::clone).ok_or_else(|| {
         Error::Unavailable("there is no host in a native build; see testing::with_access".to_owned())
     })?;
-    let user = user.cloned().or_else(|| USER.with_borrow(Clone::clone));
-    let user = user.ok_or_else(|| Error::Refused("there is no request".to_owned()))?;
+    let given = user.cloned().or_else(|| USER.with_borrow(Clone::clone));
+    let user = given.ok_or_else(|| Error::Refused("there is no request".to_owned()))?;
     let (verb, what) = match action {
         Action::Path(action) => (&action.verb, action.path.clone()),
         Action::Resource(action) => {

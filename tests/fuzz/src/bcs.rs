@@ -60,8 +60,8 @@ pub(crate) fn inspect(dialect: &impl Dialect, head: &Parts, inspection: &Inspect
     assert!(other.is_none(), "the one spelling has another: {body:?}");
     assert_same(&request, &again);
     if let Some(object) = &request.object {
-        let written = dialect.write(head, inspection, body, object, &Patch::default());
-        let written = written.expect("a whole object can be written");
+        let result = dialect.write(head, inspection, body, object, &Patch::default());
+        let written = result.expect("a whole object can be written");
         let (again, _) = read_again(dialect, head, inspection, &written);
         assert_same(&request, &again);
     }

@@ -47,8 +47,8 @@ fn request() -> Request {
 async fn plugin() -> Chain {
     let mut config = SandboxConfig::default();
     config.calls_in_flight = 1;
-    let sandbox = Sandbox::new(config);
-    let sandbox = sandbox.expect("the sandbox starts");
+    let result = Sandbox::new(config);
+    let sandbox = result.expect("the sandbox starts");
     let config = PluginConfig {
         name: "fuzz".to_owned(),
         limits: Limits {

@@ -33,8 +33,8 @@ pub(crate) struct Kinds {
 impl Kinds {
     pub(crate) fn run(&self) -> Result<(), Error> {
         let configurations = self.client_go.join("applyconfigurations");
-        let schema = read(&configurations.join("internal/internal.go"))?;
-        let schema = schema.split('`').nth(1).unwrap_or_default();
+        let source = read(&configurations.join("internal/internal.go"))?;
+        let schema = source.split('`').nth(1).unwrap_or_default();
         let lines: Vec<_> = schema.lines().filter(|line| !line.trim().is_empty()).collect();
         let types = Yaml::parse(&mut lines.as_slice(), 0);
         let names = GoNames::read(&configurations)?;

@@ -137,14 +137,14 @@ async fn decisions_are_sent_to_a_server_with_the_configured_token() {
 #[tokio::test]
 async fn a_decision_database_that_cannot_be_opened_is_reported_at_startup() {
     let directory = tempfile::tempdir().unwrap();
-    let config = directory.path().join("admittance.yaml");
+    let config_path = directory.path().join("admittance.yaml");
     let more = "decisions: { sqlite: { file: none/decisions.db } }";
     fs::write(
-        &config,
+        &config_path,
         format!("{}{more}", CONFIG.replace("definitions: [chains.yaml]", "")),
     )
     .unwrap();
-    let config = config.to_str().unwrap();
+    let config = config_path.to_str().unwrap();
     let finished = Admittance::run(["serve", "--listen", "127.0.0.1:0", "--config", config])
         .await
         .unwrap();

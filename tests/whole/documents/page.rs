@@ -178,13 +178,13 @@ impl Page {
             .iter()
             .map(|(_, line)| *line)
             .skip_while(|line| line.trim_start_matches('#').trim() != heading || !line.starts_with('#'));
-        let start = section.next();
+        let first = section.next();
         assert!(
-            start.is_some(),
+            first.is_some(),
             "{} has the heading {heading}",
             self.path.display()
         );
-        let start = start.map_or(0, level);
+        let start = first.map_or(0, level);
         let rows: Vec<Vec<&str>> = section
             .take_while(|line| !line.starts_with('#') || !ends(start, level(line)))
             .filter(|line| line.starts_with('|') && !line.starts_with("|---"))

@@ -53,12 +53,12 @@ fn check_order(setting: &Setting) -> usize {
             let target = targets.last().cloned().flatten();
             if now != target {
                 let (before, new) = (target.as_deref(), now.as_deref());
-                let served = replicas
+                let counts = replicas
                     .values()
                     .filter(|lease| before.is_some() && annotation(lease, "live") == before);
                 // The leader acts on its own report before it writes the report to its Lease.
                 let leader = &lease["spec"]["holderIdentity"];
-                let served = served
+                let served = counts
                     .filter(|replica| replica["spec"]["holderIdentity"] != *leader)
                     .filter(|replica| renewed(&lease).duration_since(renewed(replica)) < EXPIRY);
                 for replica in served {

@@ -376,12 +376,12 @@ async fn the_leader_may_list_what_it_audits() {
         Printed::in_directory(place, &format!("--config {config}")).await
     };
     let rules = |printed: &Printed| {
-        let rules = printed.object("ClusterRole", "")["rules"]
+        let printed_rules = printed.object("ClusterRole", "")["rules"]
             .as_array()
             .unwrap()
             .clone();
         let of_audits = |rule: &Value| rule["apiGroups"][0] != "admissionregistration.k8s.io";
-        let rules = rules.into_iter().filter(of_audits).map(|rule| {
+        let rules = printed_rules.into_iter().filter(of_audits).map(|rule| {
             let of = |field: &str| rule[field][0].as_str().unwrap().to_owned();
             (of("apiGroups"), of("resources"))
         });

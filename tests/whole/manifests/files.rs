@@ -226,12 +226,12 @@ async fn unusable_arguments_are_reported_instead_of_manifests() {
     ] {
         let directory = tempfile::tempdir().unwrap();
         write(&directory, "large.wasm", vec![0; 1024 * 1024 + 1]);
-        let chains = write(&directory, "chains.yaml", &definitions);
+        let chains_path = write(&directory, "chains.yaml", &definitions);
         let config = config.map(|text| write(&directory, "admittance.yaml", text));
         let config = config
             .map(|path| format!("--config {}", path.display()))
             .unwrap_or_default();
-        let chains = chains.display().to_string();
+        let chains = chains_path.display().to_string();
         let argument = argument.replace("CHAINS", &chains);
         let finished = run(&format!("--definitions {chains} {config} {argument}")).await;
         assert_eq!(finished.code, Some(2), "{expected}: {}", finished.stderr);

@@ -13,12 +13,12 @@ impl Setup {
     }
 
     async fn ask_as(&self, path: &str, body: &Value, token: Option<&str>) -> Reply {
-        let mut request =
+        let mut builder =
             Request::post(self.program.admin_url(path)).header("content-type", "application/json");
         if let Some(token) = token {
-            request = request.header("authorization", format!("Bearer {token}"));
+            builder = builder.header("authorization", format!("Bearer {token}"));
         }
-        let request = request.body(body.to_string()).unwrap();
+        let request = builder.body(body.to_string()).unwrap();
         Client::new().unwrap().send(request).await.unwrap()
     }
 

@@ -248,8 +248,8 @@ fn playground_links(detail: &DecisionDetail) -> Markup {
 
 fn facts(decision: &DecisionRecord) -> Markup {
     let object = object_name(decision.namespace.as_deref(), &decision.name);
-    let origin = [&decision.dialect, &decision.listener, &decision.cluster];
-    let origin: Vec<&str> = origin.into_iter().flatten().map(String::as_str).collect();
+    let fields = [&decision.dialect, &decision.listener, &decision.cluster];
+    let origin: Vec<&str> = fields.into_iter().flatten().map(String::as_str).collect();
     html! {
         dl.facts {
             dt { "Verdict" }

@@ -211,8 +211,8 @@ impl DecisionDatabase {
         limit: usize,
     ) -> Result<(Vec<DecisionDetail>, usize), SinkError> {
         let before = before.map_or(i64::MAX, number);
-        let count = query_scalar("SELECT count(*) FROM admittance_decisions WHERE uid = ? AND id < ?");
-        let count: i64 = count.bind(uid).bind(before).fetch_one(&self.0.pool).await?;
+        let select = query_scalar("SELECT count(*) FROM admittance_decisions WHERE uid = ? AND id < ?");
+        let count: i64 = select.bind(uid).bind(before).fetch_one(&self.0.pool).await?;
         let mut rows = query_as::<_, (String, Option<String>)>(
             "SELECT record, objects FROM admittance_decisions WHERE uid = ? AND id < ? ORDER BY id DESC LIMIT ?",
         )

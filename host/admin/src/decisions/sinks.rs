@@ -149,11 +149,11 @@ impl DecisionSinks {
     pub fn start(self, log: &DecisionLog) -> RunningSinks {
         let stop = CancellationToken::new();
         let selection = self.selection;
-        let tasks = self.sinks.into_iter().map(|sink| {
+        let runs = self.sinks.into_iter().map(|sink| {
             let decisions = log.follow(DecisionFilter::default(), None);
             threads().spawn(run(sink, decisions, selection, stop.clone()))
         });
-        let mut tasks: Vec<_> = tasks.collect();
+        let mut tasks: Vec<_> = runs.collect();
         tasks.extend(self.events.map(|events| {
             let denied = log.follow(events::filter(), None);
             threads().spawn(events::run(events, denied, stop.clone()))

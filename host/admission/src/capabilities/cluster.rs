@@ -291,8 +291,10 @@ mod tests {
             ("apps//Node", None),
             ("", None),
         ] {
-            let parsed = text.parse::<ClusterKind>().ok();
-            let parsed = parsed.as_ref().map(|kind| (kind.api_version(), kind.kind()));
+            let cluster_kind = text.parse::<ClusterKind>().ok();
+            let parsed = cluster_kind
+                .as_ref()
+                .map(|kind| (kind.api_version(), kind.kind()));
             assert_eq!(parsed, expected, "{text}");
         }
     }

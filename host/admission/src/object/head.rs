@@ -59,8 +59,8 @@ impl Head {
         while let Some(key_on) = rest.strip_prefix('"') {
             let after_key = after_string(key_on.as_bytes())?;
             let key = key_on.get(..key_on.len() - after_key.len() - 1)?;
-            let value_on = key_on.get(key.len() + 1..)?.trim_ascii_start();
-            let value_on = value_on.strip_prefix(':')?.trim_ascii_start();
+            let after_key = key_on.get(key.len() + 1..)?.trim_ascii_start();
+            let value_on = after_key.strip_prefix(':')?.trim_ascii_start();
             let value = value_on.get(..skip(value_on.as_bytes())?)?;
             let is_first = match key {
                 "apiVersion" => api_version.replace(part::<Text>(value)?.0).is_none(),

@@ -293,8 +293,8 @@ mod tests {
             (r#"{"a":1}"#, r#"{"b":1}"#, r#"{"a":null,"b":1}"#, None),
             (r#"{"a":1}"#, r#"{"b":1}"#, r#"{"a":1,"b":{"c":null}}"#, None),
         ] {
-            let amended = patch(text).amended(&object(before), &object(after));
-            let amended = amended.as_ref().map(MergePatch::text);
+            let amended_patch = patch(text).amended(&object(before), &object(after));
+            let amended = amended_patch.as_ref().map(MergePatch::text);
             assert_eq!(amended, expected, "{before} {text} {after}");
         }
     }

@@ -171,8 +171,8 @@ impl Reach {
             let fix = suggestion_or(&entry, known, &all);
             UnreachedEntry { field, entry, fix }
         };
-        let patterns = rule.resources.iter();
-        let patterns = patterns.filter(|pattern| !reached.iter().any(|one| one.is_in(pattern)));
+        let all_patterns = rule.resources.iter();
+        let patterns = all_patterns.filter(|pattern| !reached.iter().any(|one| one.is_in(pattern)));
         let names = || {
             reached.iter().map(|one| match &one.subresource {
                 Some(subresource) => format!("{}/{subresource}", one.resource),
@@ -353,8 +353,8 @@ mod tests {
             (&of_body, rule(&[], &["*/*"], &["Servce"]), vec![]),
             (&Reach::default(), rule(&[], &["servces"], &["Servce"]), vec![]),
         ] {
-            let entries = reach.unreached_entries(&rule);
-            let entries = entries
+            let unreached = reach.unreached_entries(&rule);
+            let entries = unreached
                 .iter()
                 .map(|one| format!("{} {}: {}", one.field, one.entry, one.fix));
             assert_eq!(entries.collect::<Vec<_>>(), expected, "{rule:?}");

@@ -41,13 +41,13 @@ impl Network {
         let login = login(&config, artifact);
         // A helper is another program, so running it blocks.
         let found = on_disk(move || docker_credential::get_credential_from_reader(config.as_slice(), &login));
-        let credential = tokio::time::timeout(HELPER_TIMEOUT, found).await.map_err(|_| {
+        let result = tokio::time::timeout(HELPER_TIMEOUT, found).await.map_err(|_| {
             failed(format!(
                 "the credential helper named in {} does not answer",
                 path.display()
             ))
         })?;
-        let credential = credential.map_err(|error| match error {
+        let credential = result.map_err(|error| match error {
             Error::Panicked(message) => failed(format!("reading {} failed: {message}", path.display())),
             error => error,
         })?;

@@ -166,10 +166,10 @@ impl ImageReader for Images {
             manifest = self.bytes(image, &Version::Digest(digest)).await?;
         }
         let parsed: Manifest = parsed(&manifest)?;
-        let digest = parsed.config.map(|config| config.digest).unwrap_or_default();
-        let digest: Digest = digest
+        let digest_text = parsed.config.map(|config| config.digest).unwrap_or_default();
+        let digest: Digest = digest_text
             .parse()
-            .map_err(|_| ImageError(format!("its configuration has the digest `{digest}`")))?;
+            .map_err(|_| ImageError(format!("its configuration has the digest `{digest_text}`")))?;
         let key = (image.clone(), digest);
         let configuration = match self.configurations.get(&key) {
             Some(configuration) => configuration,
@@ -191,8 +191,8 @@ impl ImageReader for Images {
         if signers.all.is_empty() {
             return Err(ImageError("no signer is named".to_owned()));
         }
-        let requirements = signers.all.iter().map(|signer| self.requirement(signer));
-        let requirements: Vec<Requirement> = requirements.collect::<Result<_, _>>()?;
+        let parsed = signers.all.iter().map(|signer| self.requirement(signer));
+        let requirements: Vec<Requirement> = parsed.collect::<Result<_, _>>()?;
         let manifest = self.named(image).await?;
         let digest = Digest::of(&manifest);
         let key = (digest, image.clone(), signers.clone());

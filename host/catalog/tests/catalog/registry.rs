@@ -70,8 +70,8 @@ impl Registry {
         let listening = async {
             let mut before = String::new();
             while let Some(line) = lines.next_line().await.unwrap() {
-                let said: Value = serde_json::from_str(&line).unwrap_or_default();
-                let said = said["msg"].as_str().unwrap_or_default();
+                let entry: Value = serde_json::from_str(&line).unwrap_or_default();
+                let said = entry["msg"].as_str().unwrap_or_default();
                 if let Some(rest) = said.strip_prefix("listening on ") {
                     return rest.trim_end_matches(", tls").to_owned();
                 }

@@ -108,8 +108,8 @@ impl VersionComparison {
     /// Compares the medians of both versions round by round. The bounds are a confidence interval of the median ratio:
     /// the number of ratios below the true median is binomially distributed, like the number of heads in coin tosses.
     fn new(first: &[Duration], second: &[Duration]) -> Option<Self> {
-        let ratios = first.iter().zip(second);
-        let ratios = ratios.map(|(first, second)| second.as_secs_f64() / first.as_secs_f64());
+        let pairs = first.iter().zip(second);
+        let ratios = pairs.map(|(first, second)| second.as_secs_f64() / first.as_secs_f64());
         let mut ratios: Vec<_> = ratios.filter(|ratio| ratio.is_finite()).collect();
         ratios.sort_unstable_by(f64::total_cmp);
         let count = ratios.len() as f64;

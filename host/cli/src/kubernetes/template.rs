@@ -327,12 +327,12 @@ impl Renderer<'_> {
     fn files(&self, pattern: &Json, encode: impl Fn(&[u8]) -> String) -> Json {
         let pattern = text(pattern);
         let directory = pattern.strip_suffix('*');
-        let files = self.files.iter().filter(|(path, _)| match directory {
+        let selected = self.files.iter().filter(|(path, _)| match directory {
             Some(directory) => path.starts_with(directory),
             None => **path == pattern,
         });
         let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-        let files: Map<_, _> = files
+        let files: Map<_, _> = selected
             .map(|(path, file)| (name(path), encode(file).into()))
             .collect();
         json!(block(&files.into()))

@@ -143,8 +143,8 @@ fn text(inspected: &Inspected) -> String {
     } else {
         "allows or denies; changes nothing"
     };
-    let contract = inspected.contract.iter().map(|version| format!(" {version}"));
-    let contract: String = contract.collect();
+    let versions = inspected.contract.iter().map(|version| format!(" {version}"));
+    let contract: String = versions.collect();
     line("reference", plain, &inspected.reference);
     line("contract", plain, &format!("{}{contract}", inspected.interface));
     line("effect", plain, effect);

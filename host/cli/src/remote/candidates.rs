@@ -92,8 +92,8 @@ fn answer(text: &mut String, who: &str, answer: &AnswerSample) {
         "allow" | "patch" => GOOD,
         _ => BAD,
     };
-    let message = answer.message.as_deref();
-    let message = message.map_or_else(String::new, |message| format!("  {}", harmless(message)));
+    let answer_text = answer.message.as_deref();
+    let message = answer_text.map_or_else(String::new, |message| format!("  {}", harmless(message)));
     let _ = writeln!(
         text,
         "  {who:9}  {style}{}{style:#}{message}",

@@ -258,7 +258,7 @@ fn line(decision: &DecisionRecord) -> String {
 
 /// Lists the stages that did more than allow the request.
 fn stages(decision: &DecisionRecord) -> String {
-    let notable = decision.stages.iter().filter_map(|row| {
+    let rows = decision.stages.iter().filter_map(|row| {
         let what = match (row.result.as_str(), row.mode) {
             ("patch", Mode::Enforce) => "changed by",
             ("patch", Mode::Audit) => "would be changed by",
@@ -269,7 +269,7 @@ fn stages(decision: &DecisionRecord) -> String {
         };
         Some(harmless(&format!("{what} {}/{}", row.chain, row.stage)))
     });
-    let notable: Vec<_> = notable.collect();
+    let notable: Vec<_> = rows.collect();
     if notable.is_empty() {
         "-".to_owned()
     } else {

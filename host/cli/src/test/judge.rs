@@ -127,11 +127,11 @@ fn none_called(outcome: &Outcome) -> Option<UnmetExpectation> {
     if !called_rows(outcome).is_empty() {
         return None;
     }
-    let rows = outcome.trace.iter().map(|row| match &row.result {
+    let lines = outcome.trace.iter().map(|row| match &row.result {
         StageResult::Skipped(reason) => format!("{}: {reason}", row.stage),
         result => format!("{}: {}", row.stage, result.as_str()),
     });
-    let rows: Vec<_> = rows.collect();
+    let rows: Vec<_> = lines.collect();
     let message = format!(
         "no stage is called ({}); if that is right, expect `stages: []`",
         listed(&rows)

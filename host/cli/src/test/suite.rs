@@ -103,8 +103,8 @@ pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
     fields.ignore(&["apiVersion", "kind", "metadata"]);
     let skip = fields.get_or_default("skip", Node::boolean);
     let fix = "list the tests, each with `name`, `template`, `constraint` and `cases`";
-    let tests = fields.get_required("tests", fix, Node::list);
-    let tests: Vec<SuiteTest> = tests?.iter().filter_map(|test| read_test(test)).collect();
+    let test_list = fields.get_required("tests", fix, Node::list);
+    let tests: Vec<SuiteTest> = test_list?.iter().filter_map(|test| read_test(test)).collect();
     if skip {
         return Some(Vec::new());
     }

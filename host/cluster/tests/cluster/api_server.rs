@@ -621,8 +621,8 @@ impl Shared {
             .get("limit")
             .map_or(usize::MAX, |limit| limit.parse().unwrap());
         // The items of a list have no `apiVersion` and `kind`.
-        let page = all.iter().skip(first).take(limit.min(data.page));
-        let page: Vec<_> = page.map(|(_, object)| shown(object, is_partial)).collect();
+        let selected = all.iter().skip(first).take(limit.min(data.page));
+        let page: Vec<_> = selected.map(|(_, object)| shown(object, is_partial)).collect();
         let next = first + page.len();
         let token = if next < all.len() {
             next.to_string()

@@ -333,15 +333,15 @@ fn write_value<'a>(
 }
 
 fn write_map<'a>(machine: &mut Machine<'a>, map: &Map<'a>, out: &mut String) -> Result<(), Fault> {
-    let mut entries = Vec::with_capacity(map.len());
+    let mut pairs = Vec::with_capacity(map.len());
     for (key, value) in map.entries() {
         let (mut key_text, mut value_text) = (String::new(), String::new());
         write_value(machine, &key, true, &mut key_text)?;
         write_value(machine, &value, true, &mut value_text)?;
-        entries.push((key_text, value_text));
+        pairs.push((key_text, value_text));
     }
-    entries.sort();
-    let entries: Vec<String> = entries
+    pairs.sort();
+    let entries: Vec<String> = pairs
         .iter()
         .map(|(key, value)| format!("{key}:{value}"))
         .collect();

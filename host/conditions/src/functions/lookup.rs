@@ -134,8 +134,8 @@ impl ObjectLookup {
                 query.label_selector = self.labels.to_string();
                 let listed = cluster.list(&self.kind, &query, deadline).await;
                 let page = listed.map_err(|error| failed(error.to_string()))?;
-                let items = page.objects.iter().map(|text| serde_json::from_str(text));
-                let items: Result<Vec<Json>, _> = items.collect();
+                let parsed = page.objects.iter().map(|text| serde_json::from_str(text));
+                let items: Result<Vec<Json>, _> = parsed.collect();
                 let (version, kind) = (self.kind.api_version(), format!("{}List", self.kind.kind()));
                 Some(items.map(|items| json!({"apiVersion": version, "kind": kind, "items": items})))
             }

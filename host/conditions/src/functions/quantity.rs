@@ -33,8 +33,8 @@ impl Quantity {
         }
         // The amount is the digits times a power of ten (for the decimal point and the suffix) times a power of two.
         let (twos, tens) = scale(suffix)?;
-        let digits = format!("{whole}{part}");
-        let digits = digits.trim_start_matches('0');
+        let all_digits = format!("{whole}{part}");
+        let digits = all_digits.trim_start_matches('0');
         if digits.is_empty() {
             return Some(Self(0));
         }

@@ -202,13 +202,13 @@ fn unescape(text: &str, part: UrlPart) -> Result<Vec<u8>, String> {
         match byte {
             b'%' => {
                 let digits = after.split_at_checked(2);
-                let value = digits.and_then(|(digits, _)| {
+                let decoded = digits.and_then(|(digits, _)| {
                     let digits = std::str::from_utf8(digits).ok()?;
                     let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
                     u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)
                 });
                 // In a host, only non-ASCII characters may be escaped.
-                let value = value.filter(|value| part != UrlPart::Host || *value >= 0x80 || *value == b'%');
+                let value = decoded.filter(|value| part != UrlPart::Host || *value >= 0x80 || *value == b'%');
                 let (Some(value), Some((_, after))) = (value, digits) else {
                     let escape = String::from_utf8_lossy(after.get(..2).unwrap_or(after)).into_owned();
                     return Err(format!("invalid URL escape {:?}", format!("%{escape}")));

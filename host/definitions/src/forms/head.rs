@@ -162,8 +162,8 @@ impl<'a> Head<'a> {
                 let group = |version: &str| version.rsplit_once('/').map(|(group, _)| group.to_owned());
                 let is_near =
                     |version: &&str| self.version.is_empty() || group(version) == group(self.version);
-                let kinds = forms.kinds().map(|(_, kind)| kind);
-                let kinds = kinds.filter(|kind| kind.versions.iter().any(is_near));
+                let all_kinds = forms.kinds().map(|(_, kind)| kind);
+                let kinds = all_kinds.filter(|kind| kind.versions.iter().any(is_near));
                 suggestion_or(self.kind, kinds.map(|kind| kind.name), &forms.fix)
             };
             return self.kind_node.reject(message, fix);

@@ -90,8 +90,8 @@ impl DocumentForm for Native {
                 continue;
             };
             let metadata = applied.get_mut("metadata").and_then(Json::as_object_mut)?;
-            let own = metadata.entry(field).or_insert_with(|| Map::new().into());
-            let own = own.as_object_mut()?;
+            let entry = metadata.entry(field).or_insert_with(|| Map::new().into());
+            let own = entry.as_object_mut()?;
             for (key, value) in pairs {
                 own.entry(key).or_insert_with(|| {
                     differs = true;

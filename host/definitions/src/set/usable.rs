@@ -226,8 +226,8 @@ impl Classifier<'_> {
                 is_done = false;
                 self.chains.forget(&path.display().to_string());
                 let keeps_last = on_bad == OnBadDefinition::KeepLast && was_kept.is_none();
-                let last = in_force.iter().find(|file| keeps_last && file.path == path);
-                let last = last.filter(|last| self.take(last, mistakes_of).is_ok());
+                let file_in_force = in_force.iter().find(|file| keeps_last && file.path == path);
+                let last = file_in_force.filter(|last| self.take(last, mistakes_of).is_ok());
                 self.previous_versions.extend(last.cloned());
                 if let Some(bad) = self.bad.iter_mut().find(|bad| bad.path == path) {
                     bad.served = last.map_or(Served::Nothing, |_| Served::LastVersion);

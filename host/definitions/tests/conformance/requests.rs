@@ -132,8 +132,8 @@ impl Recorded {
         } else {
             existing
         };
-        let stored = existing.iter().filter(is_of_target);
-        let stored: Vec<Value> = stored.cloned().map(stored_object).collect();
+        let matching = existing.iter().filter(is_of_target);
+        let stored: Vec<Value> = matching.cloned().map(stored_object).collect();
         let first = stored.first().cloned();
         let (operation, pairs) = match (self.method.as_str(), self.content_type.as_str()) {
             _ if target.subresource.as_deref() == Some("exec") => {

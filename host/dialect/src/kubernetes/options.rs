@@ -67,8 +67,8 @@ pub(super) fn of_connection(
     object.insert("kind".to_owned(), json!(kind));
     object.insert("apiVersion".to_owned(), json!("v1"));
     for (name, form) in *fields {
-        let values = parse(query.as_bytes()).filter(|(key, _)| key == name);
-        let values: Vec<String> = values.map(|(_, value)| value.into_owned()).collect();
+        let pairs = parse(query.as_bytes()).filter(|(key, _)| key == name);
+        let values: Vec<String> = pairs.map(|(_, value)| value.into_owned()).collect();
         object.extend(read(&values, *form).map(|value| ((*name).to_owned(), value)));
     }
     // kube-apiserver takes the path of a proxy connection from the URL, and ignores the query parameter `path`.

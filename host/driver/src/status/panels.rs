@@ -132,8 +132,8 @@ fn webhooks(webhooks: &WebhooksStatus) -> HealthLine {
 }
 
 fn audit(audit: &AuditStatus) -> HealthLine {
-    let problems = audit.problems.iter();
-    let problems: Vec<_> = problems.map(|(what, why)| format!("{what}: {why}")).collect();
+    let entries = audit.problems.iter();
+    let problems: Vec<_> = entries.map(|(what, why)| format!("{what}: {why}")).collect();
     let line = HealthLine::new("audit").problem((!problems.is_empty()).then(|| problems.join("; ")));
     let Some(last) = audit.last.as_ref().filter(|_| audit.is_auditor) else {
         return line.text(if audit.is_auditor {
@@ -142,8 +142,8 @@ fn audit(audit: &AuditStatus) -> HealthLine {
             "by another replica"
         });
     };
-    let objects = audit.objects.iter().filter(|(_, count)| **count > 0);
-    let objects: Vec<_> = objects
+    let counts = audit.objects.iter().filter(|(_, count)| **count > 0);
+    let objects: Vec<_> = counts
         .map(|(verdict, count)| format!("{count} {verdict}"))
         .collect();
     let running = if audit.running { ", running again" } else { "" };

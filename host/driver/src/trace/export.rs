@@ -124,7 +124,7 @@ impl Traces {
 
 /// Returns the attributes that describe this process. Environment variables can replace and add attributes.
 fn resource() -> Resource {
-    let own = [
+    let all_attributes = [
         KeyValue::new("service.name", "admittance"),
         KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
     ];
@@ -133,6 +133,9 @@ fn resource() -> Resource {
         let value = detected.get(&key.key).map(|value| value.to_string());
         value.is_some_and(|value| !value.starts_with("unknown_service"))
     };
-    let own: Vec<_> = own.into_iter().filter(|attribute| !is_given(attribute)).collect();
+    let own: Vec<_> = all_attributes
+        .into_iter()
+        .filter(|attribute| !is_given(attribute))
+        .collect();
     Resource::builder().with_attributes(own).build()
 }

@@ -20,12 +20,12 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// Returns a native chain whose stages are webhooks, so that no module file is needed.
 fn chain(name: &str, phase: &str, rules: &str, stages: &[&str]) -> String {
-    let stages = stages.iter().enumerate().map(|(index, stage)| {
+    let lines = stages.iter().enumerate().map(|(index, stage)| {
         format!(
             "    - {{ name: s{index}, webhook: {{ protocol: AdmissionReview, url: \"https://a.example\" }}, {stage} }}\n"
         )
     });
-    let stages: String = stages.collect();
+    let stages: String = lines.collect();
     format!(
         "---\napiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: {name} }}\n\
          spec:\n  phase: {phase}\n  rules: [ {rules} ]\n  stages:\n{stages}"
@@ -35,8 +35,8 @@ fn chain(name: &str, phase: &str, rules: &str, stages: &[&str]) -> String {
 const PODS: &str = "{ operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods] }";
 
 fn webhooks(text: &str, registration: &Registration) -> Vec<RegisteredWebhook> {
-    let chains = load_text("chains.yaml", text).unwrap();
-    let chains: Vec<_> = chains.iter().map(RegisteredChain::from).collect();
+    let loaded = load_text("chains.yaml", text).unwrap();
+    let chains: Vec<_> = loaded.iter().map(RegisteredChain::from).collect();
     RegisteredWebhook::for_all_chains(&chains, registration, LIMIT)
 }
 

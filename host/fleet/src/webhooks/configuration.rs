@@ -58,7 +58,7 @@ pub(super) async fn write(
         Phase::Mutating => MUTATING.kind,
         Phase::Validating => VALIDATING.kind,
     };
-    let written = match resources.get("", name).await {
+    let result = match resources.get("", name).await {
         Err(error) => Some(Err(error)),
         Ok(None) if webhooks.is_empty() => None,
         Ok(Some(found)) if has(&found, webhooks) => None,
@@ -68,7 +68,7 @@ pub(super) async fn write(
             Some(resources.put("", name, found, set).await)
         }
     };
-    let written = written.map(|written| {
+    let written = result.map(|written| {
         written.map(|stored| {
             *last = Some(WrittenConfiguration {
                 webhooks: webhooks.to_vec(),
@@ -93,8 +93,8 @@ fn set(object: &mut Map<String, Value>, name: &str, webhooks: &[Value]) {
 
 /// Returns whether a configuration has exactly these webhooks, apart from fields that the API server adds.
 fn has(found: &Resource, webhooks: &[Value]) -> bool {
-    let there = found.object.get("webhooks").and_then(Value::as_array);
-    let there: Vec<_> = there.into_iter().flatten().map(without_default).collect();
+    let webhook_list = found.object.get("webhooks").and_then(Value::as_array);
+    let there: Vec<_> = webhook_list.into_iter().flatten().map(without_default).collect();
     there == webhooks
 }
 

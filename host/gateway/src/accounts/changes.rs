@@ -125,8 +125,8 @@ impl Accounts {
         .bind(name.to_owned())
         .execute(&mut *change)
         .await?;
-        let deleted = query("DELETE FROM admittance_users WHERE name = ?").bind(name.to_owned());
-        let deleted = deleted.execute(&mut *change).await?.rows_affected();
+        let delete_query = query("DELETE FROM admittance_users WHERE name = ?").bind(name.to_owned());
+        let deleted = delete_query.execute(&mut *change).await?.rows_affected();
         if deleted == 0 {
             return Err(AccountsError::Unknown("user", name.to_owned()));
         }
@@ -177,8 +177,8 @@ impl Accounts {
             }
         }
         if let Some(creator) = creator.filter(|creator| !creator.is_super_user) {
-            let count = query_scalar("SELECT COUNT(*) FROM admittance_clusters WHERE creator_id = ?");
-            let count: i64 = count.bind(creator.id.0).fetch_one(&mut *change).await?;
+            let select = query_scalar("SELECT COUNT(*) FROM admittance_clusters WHERE creator_id = ?");
+            let count: i64 = select.bind(creator.id.0).fetch_one(&mut *change).await?;
             let most = self.0.clusters_per_user;
             if usize::try_from(count).is_ok_and(|count| count >= most) {
                 return Err(AccountsError::Quota(format!(

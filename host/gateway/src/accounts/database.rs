@@ -246,7 +246,7 @@ async fn clusters(
     transaction: &mut DatabaseTransaction,
     keys: &KeyFile,
 ) -> Result<Vec<Cluster>, AccountsError> {
-    let rows: Vec<ClusterRow> = query_as(
+    let selected: Vec<ClusterRow> = query_as(
         "SELECT id, identifier, provider, creator_id, created_at, project_id, bcs_cluster_id, cluster_type \
          FROM admittance_clusters",
     )
@@ -255,7 +255,7 @@ async fn clusters(
     let mut grants = grants(transaction).await?;
     let mut tokens = register_tokens(transaction).await?;
     let mut credentials = credentials(transaction, keys).await?;
-    let rows = rows.into_iter().map(|row| {
+    let rows = selected.into_iter().map(|row| {
         let (id, identifier, provider, creator, created_at, project_id, cluster_id, kind) = row;
         let bcs = match (project_id, cluster_id, kind) {
             (Some(project_id), Some(cluster_id), Some(kind)) => Some(BcsInfo {

@@ -144,8 +144,8 @@ impl Directory {
 
     /// Returns the tokens of a user, oldest first: their numbers, when they were created, and when they expire.
     pub fn tokens_of(&self, user: UserId) -> impl Iterator<Item = (TokenId, Moment, Moment)> + use<> {
-        let tokens = self.tokens.values().filter(|token| token.user == user);
-        let mut tokens: Vec<_> = tokens
+        let matching = self.tokens.values().filter(|token| token.user == user);
+        let mut tokens: Vec<_> = matching
             .map(|token| (token.id, token.created_at, token.expires_at))
             .collect();
         tokens.sort();

@@ -308,19 +308,21 @@ async fn write(
 pub(super) async fn role_grants(
     transaction: &mut DatabaseTransaction,
 ) -> Result<BTreeSet<RoleGrant>, AccountsError> {
-    let rows: Vec<(String, String, String, String, String)> =
+    let tuples: Vec<(String, String, String, String, String)> =
         query_as("SELECT user_name, role, cluster, namespace, source FROM admittance_role_grants")
             .fetch_all(&mut **transaction)
             .await?;
-    let rows = rows.into_iter().map(|(user, role, cluster, namespace, source)| {
-        Ok(RoleGrant {
-            user: parsed(&user)?,
-            role: parsed(&role)?,
-            clusters: parsed(&cluster)?,
-            scope: parsed(&namespace)?,
-            source: parsed(&source)?,
-        })
-    });
+    let rows = tuples
+        .into_iter()
+        .map(|(user, role, cluster, namespace, source)| {
+            Ok(RoleGrant {
+                user: parsed(&user)?,
+                role: parsed(&role)?,
+                clusters: parsed(&cluster)?,
+                scope: parsed(&namespace)?,
+                source: parsed(&source)?,
+            })
+        });
     rows.collect()
 }
 

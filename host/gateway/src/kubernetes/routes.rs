@@ -76,8 +76,8 @@ impl Route {
         let tls = ClientTls::from(client)
             .with_server_name(SERVER_NAME)
             .map_err(|error| unusable(error.to_string()))?;
-        let servers = credentials.server_addresses.iter().cloned().map(Server::new);
-        let servers: Vec<_> = servers
+        let addresses = credentials.server_addresses.iter().cloned().map(Server::new);
+        let servers: Vec<_> = addresses
             .collect::<Result<_, _>>()
             .map_err(|error| unusable(error.to_string()))?;
         let mut authorization = HeaderValue::from_str(&format!("Bearer {}", credentials.user_token.0))

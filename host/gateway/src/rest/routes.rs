@@ -122,8 +122,8 @@ mod tests {
             ("GET", "/rest/clusters/a/b/c", None),
             ("GET", "/rest//users/a", None),
         ] {
-            let found = find(&method.parse().unwrap(), path).ok();
-            let found = found.as_ref().map(|(row, name)| (row.action, name.as_str()));
+            let route = find(&method.parse().unwrap(), path).ok();
+            let found = route.as_ref().map(|(row, name)| (row.action, name.as_str()));
             assert_eq!(found, expected, "{method} {path}");
         }
     }

@@ -277,8 +277,8 @@ impl Agent {
 
 impl Current {
     fn addresses(&self) -> String {
-        let addresses = self.servers.iter().map(|server| server.to_string());
-        let addresses: Vec<_> = addresses
+        let servers = self.servers.iter().map(|server| server.to_string());
+        let addresses: Vec<_> = servers
             .map(|text| text.trim_end_matches('/').to_owned())
             .collect();
         addresses.join(";")

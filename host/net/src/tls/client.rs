@@ -148,10 +148,10 @@ pub struct InvalidServerName(pub String);
 impl ClientTls {
     /// Returns a client that trusts the CAs in the file `ca`, or else the system's, and presents this certificate.
     pub fn of_files(ca: Option<PathBuf>, identity: Option<Identity>) -> Result<Self, TlsError> {
-        let files = identity
+        let own_files = identity
             .iter()
             .flat_map(|identity| [&identity.certificate, &identity.key]);
-        let files = files.chain(&ca).cloned().collect();
+        let files = own_files.chain(&ca).cloned().collect();
         let material = ReloadableTls::load(Usage::Upstream, files, move || {
             load(Trust::file_or_system(ca.as_deref()), identity.as_ref())
         })?;

@@ -355,11 +355,11 @@ impl Host {
         // One more revision is read, to compare the oldest returned revision with it.
         let skipped = live.revisions.len().saturating_sub(most.saturating_add(1));
         let mut earlier: Option<&HistoryEntry> = None;
-        let changes = live.revisions.iter().skip(skipped).map(|entry| {
+        let rows = live.revisions.iter().skip(skipped).map(|entry| {
             let names = earlier.replace(entry).map(|earlier| entry.changed_since(earlier));
             (entry.revision().clone(), names.unwrap_or_default().to_vec())
         });
-        let mut changes: Vec<_> = changes.collect();
+        let mut changes: Vec<_> = rows.collect();
         changes.reverse();
         changes.truncate(most);
         changes

@@ -26,11 +26,11 @@ impl Host {
         let given = source.given.clone();
         let (definitions, exceptions) = blocking(move || {
             let defined = set.definitions()?;
-            let exceptions = defined.exceptions.into_iter().map(|definition| LiveException {
+            let unchecked = defined.exceptions.into_iter().map(|definition| LiveException {
                 definition,
                 unknown: Vec::new(),
             });
-            let exceptions: Arc<[_]> = exceptions.collect();
+            let exceptions: Arc<[_]> = unchecked.collect();
             let mut chains = defined.chains;
             chains.extend(given);
             for chain in &mut chains {

@@ -287,11 +287,11 @@ impl Source {
         let (files, texts, definitions, exceptions) = blocking(move || {
             let defined = set.definitions()?;
             let chains = &defined.chains;
-            let exceptions = defined.exceptions.into_iter().map(|definition| LiveException {
+            let live = defined.exceptions.into_iter().map(|definition| LiveException {
                 unknown: texts(definition.unknown(chains)),
                 definition,
             });
-            let exceptions: Vec<_> = exceptions.collect();
+            let exceptions: Vec<_> = live.collect();
             let mut chains = defined.chains;
             chains.extend(given);
             let hash = hash::of_definitions(&set);

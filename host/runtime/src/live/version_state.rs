@@ -45,8 +45,9 @@ impl Host {
             .map(|file| (file.path.as_path(), file.text.as_str()))
             .collect();
         let problem = live.problem.as_ref();
-        let bad = problem.map(TableProblem::bad).unwrap_or_default();
-        let bad: HashMap<&Path, &BadDefinition> = bad.iter().map(|bad| (bad.path.as_path(), bad)).collect();
+        let definitions = problem.map(TableProblem::bad).unwrap_or_default();
+        let bad: HashMap<&Path, &BadDefinition> =
+            definitions.iter().map(|bad| (bad.path.as_path(), bad)).collect();
         let state = |version: &DefinitionFile| {
             let path = version.path.as_path();
             let text = version.normalized();

@@ -211,8 +211,8 @@ async fn namespace_mismatch(
 }
 
 fn labels(labels: Option<&Labels>) -> String {
-    let pairs = labels.into_iter().flatten();
-    let pairs: Vec<_> = pairs.map(|(key, value)| format!("{key}={value}")).collect();
+    let entries = labels.into_iter().flatten();
+    let pairs: Vec<_> = entries.map(|(key, value)| format!("{key}={value}")).collect();
     if pairs.is_empty() {
         "no labels".to_owned()
     } else {

@@ -21,8 +21,8 @@ fn parse(headers: &HeaderMap) -> Option<TraceContext> {
         return None;
     }
     // The list may be spread over several headers.
-    let states = headers.get_all(TRACESTATE).iter().map(|value| value.to_str());
-    let states: Result<Vec<_>, _> = states.collect();
+    let values = headers.get_all(TRACESTATE).iter().map(|value| value.to_str());
+    let states: Result<Vec<_>, _> = values.collect();
     TraceContext::parse(parent, states.ok().map(|states| states.join(",")).as_deref())
 }
 

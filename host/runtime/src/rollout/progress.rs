@@ -100,8 +100,8 @@ impl Rollouts {
     }
 
     pub(crate) fn get(&self, phase: Phase, chain: &str, stage: &str) -> Option<Arc<RolloutProgress>> {
-        let mut live = self.live.iter();
-        let live = live.find(|live| is_stage(&live.progress.stage, phase, chain, stage))?;
+        let mut rollouts = self.live.iter();
+        let live = rollouts.find(|live| is_stage(&live.progress.stage, phase, chain, stage))?;
         Some(live.progress.clone())
     }
 

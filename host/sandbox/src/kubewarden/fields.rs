@@ -61,8 +61,8 @@ pub(super) fn keep_fields(object: String, masks: Option<&[String]>) -> Result<St
         return Ok(object);
     };
     let always = ["apiVersion", "kind", "metadata.name", "metadata.namespace"];
-    let paths = always.into_iter().chain(masks.iter().map(String::as_str));
-    let paths: Vec<Vec<&str>> = paths.map(|path| path.split('.').collect()).collect();
+    let texts = always.into_iter().chain(masks.iter().map(String::as_str));
+    let paths: Vec<Vec<&str>> = texts.map(|path| path.split('.').collect()).collect();
     retain(&mut value, &paths.iter().map(Vec::as_slice).collect::<Vec<_>>());
     Ok(value.to_string())
 }

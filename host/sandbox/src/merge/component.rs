@@ -34,11 +34,11 @@ impl ParsedComponent<'_> {
             let Some(numbers) = levels.get(level).filter(|numbers| !numbers.is_empty()) else {
                 continue;
             };
-            let exports = wanted.iter().filter(|(_, item)| match item {
+            let selected = wanted.iter().filter(|(_, item)| match item {
                 Item::Canonical(_) => false,
                 Item::Defined { core_module, .. } => numbers.contains(core_module),
             });
-            let exports: Vec<_> = exports.copied().collect();
+            let exports: Vec<_> = selected.copied().collect();
             let merged = Merged::of(&self.core_modules, numbers, &exports)?;
             placed.instantiate(&mut component, &merged, &exports)?;
         }

@@ -258,7 +258,7 @@ impl<'a> ParsedComponent<'a> {
     pub(super) fn keeps_order(&self) -> bool {
         let mut last = HashMap::new();
         self.core_modules.iter().enumerate().all(|(number, core_module)| {
-            let tables = core_module
+            let indices = core_module
                 .elements
                 .iter()
                 .filter_map(|segment| match segment.kind {
@@ -270,7 +270,7 @@ impl<'a> ParsedComponent<'a> {
             let memories = core_module
                 .active_data()
                 .filter_map(|(memory, ..)| core_module.item(number, Kind::Memory, memory));
-            let tables = tables.map(|item| (Kind::Table, item));
+            let tables = indices.map(|item| (Kind::Table, item));
             let mut written = tables.chain(memories.map(|item| (Kind::Memory, item)));
             written.all(|written| {
                 let before = last.insert(written, core_module.level);

@@ -255,8 +255,8 @@ pub(crate) async fn a_register_token_cannot_be_guessed(cluster: Arc<Cluster>) {
             "user_token": "mine",
         });
         let path = format!("/rest/clusters/{}/credentials", gateway.cluster_id);
-        let reply = gateway.rest.send(http::Method::PUT, &path, Some(&report)).await;
-        let reply = reply.unwrap().json().unwrap();
+        let result = gateway.rest.send(http::Method::PUT, &path, Some(&report)).await;
+        let reply = result.unwrap().json().unwrap();
         assert_ne!(reply["code_name"], Value::Null, "{wrong}: {reply}");
         let head = format!(
             "GET /bcsapi/v1/websocket/connect HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade\r\n\

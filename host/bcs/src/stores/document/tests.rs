@@ -26,8 +26,8 @@ fn the_operation_and_kind_that_a_change_adds_are_found() {
             before.map(str::to_owned),
             after.map(str::to_owned),
         );
-        let gained = OperationAndKind::gained(&change);
-        let gained = gained
+        let pair = OperationAndKind::gained(&change);
+        let gained = pair
             .as_ref()
             .map(|subject| (subject.operation.as_str(), subject.kind.as_str()));
         assert_eq!(gained, expected, "{before:?} {after:?}");

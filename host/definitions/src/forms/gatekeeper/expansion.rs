@@ -47,8 +47,8 @@ pub(super) fn read(root: &Node<'_>) -> Option<ExpansionDocument> {
     let action = |node: &Node<'_>| {
         let none = [("", None)];
         let actions = ACTIONS.map(|(name, action)| (name, Some(action)));
-        let actions = none.into_iter().chain(actions);
-        let actions: Vec<_> = actions.filter(|(name, _)| *name != "scoped").collect();
+        let all_actions = none.into_iter().chain(actions);
+        let actions: Vec<_> = all_actions.filter(|(name, _)| *name != "scoped").collect();
         node.one_of("enforcement action", &actions)
     };
     let enforcement = spec.get_optional("enforcementAction", action);

@@ -201,11 +201,11 @@ impl ApplyTo {
     /// Returns the intersection of the rule and this entry of `applyTo`.
     pub(super) fn narrow(&self, rule: &Rule) -> Option<Rule> {
         let both = |matcher: &Matcher<String>, words: &[String]| {
-            let words = words.iter().filter(|word| match matcher {
+            let matching = words.iter().filter(|word| match matcher {
                 Matcher::Any => true,
                 Matcher::Only(others) => others.contains(word),
             });
-            let words: Vec<String> = words.cloned().collect();
+            let words: Vec<String> = matching.cloned().collect();
             (!words.is_empty()).then_some(Matcher::Only(words))
         };
         let Matcher::Only(operations) = &rule.operations else {

@@ -160,8 +160,8 @@ impl TemplateDocument {
         let all = others.constraints.iter().copied();
         let mut constraints: Vec<_> = all.filter(|constraint| constraint.kind == self.kind).collect();
         constraints.sort_by(|one, other| one.name.cmp(&other.name));
-        let paths = expansion_paths(&others.expansions);
-        let mutators: Arc<[Mutator]> = if paths.is_empty() {
+        let expanded = expansion_paths(&others.expansions);
+        let mutators: Arc<[Mutator]> = if expanded.is_empty() {
             Arc::default()
         } else {
             mutators(&others.mutators, Source::Generated, &others.syncs).into()
@@ -171,7 +171,7 @@ impl TemplateDocument {
             let expansion: Arc<dyn ObjectGenerator> = Arc::new(path.expansion(&mutators));
             (expansion, path)
         };
-        let paths: Vec<_> = paths.into_iter().map(with_generator).collect();
+        let paths: Vec<_> = expanded.into_iter().map(with_generator).collect();
         let mut checked = SchemaCheck {
             mistakes,
             warnings: Vec::new(),

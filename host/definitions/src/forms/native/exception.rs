@@ -111,8 +111,8 @@ pub(crate) fn read_end(node: &Node<'_>) -> Option<Moment> {
         } else {
             (text.to_owned(), Duration::ZERO)
         };
-        let end = OffsetDateTime::parse(&text, &Rfc3339).ok()?;
-        let end = end.checked_add(more)?.checked_to_offset(UtcOffset::UTC)?;
+        let start = OffsetDateTime::parse(&text, &Rfc3339).ok()?;
+        let end = start.checked_add(more)?.checked_to_offset(UtcOffset::UTC)?;
         // Times before 1970 cannot be formatted.
         (end >= OffsetDateTime::UNIX_EPOCH).then(|| Moment(end.into()))
     };

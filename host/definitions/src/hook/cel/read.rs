@@ -284,13 +284,13 @@ fn read_variable(node: &Node<'_>, reading: &mut ExpressionReader<'_>) {
 fn read_validation(node: &Node<'_>, reading: &mut ExpressionReader<'_>) -> Option<Validation> {
     let mut fields = node.object()?;
     let fix = "write what must be true, `object.spec.replicas <= 5`";
-    let expression = fields.required("expression", fix);
+    let expression_node = fields.required("expression", fix);
     let is_kyverno = reading.rewrite.is_some();
-    let has_several_lines = expression.as_ref().is_some_and(|node| {
+    let has_several_lines = expression_node.as_ref().is_some_and(|node| {
         let text = node.silent().string();
         text.is_some_and(|text| text.trim().contains('\n'))
     });
-    let expression = expression.and_then(|node| reading.compile(&node, Role::Validation));
+    let expression = expression_node.and_then(|node| reading.compile(&node, Role::Validation));
     let message = fields.optional("message").and_then(|node| {
         let message = node.text()?;
         if message.trim().contains('\n') && !is_kyverno {
@@ -298,13 +298,13 @@ fn read_validation(node: &Node<'_>, reading: &mut ExpressionReader<'_>) -> Optio
         }
         Some(message.to_owned())
     });
-    let message_expression = fields.optional("messageExpression");
+    let expression_node = fields.optional("messageExpression");
     // As in Kubernetes, an expression without a message is its own message, and so must be on one line.
-    if has_several_lines && !is_kyverno && message.is_none() && message_expression.is_none() {
+    if has_several_lines && !is_kyverno && message.is_none() && expression_node.is_none() {
         let fix = "write a `message`";
         node.wrong("an expression of several lines needs a message", fix);
     }
-    let message_expression = message_expression.and_then(|node| reading.compile(&node, Role::Message));
+    let message_expression = expression_node.and_then(|node| reading.compile(&node, Role::Message));
     let reason = fields.get("reason", DenialReason::default(), Node::word);
     Some(Validation {
         expression: expression?,

@@ -19,12 +19,12 @@ pub(super) fn list<'a>(node: &Node<'a>) -> Option<ListNode<'a>> {
     let fix = "write the request that creates such an object, `{ method: PUT, path: /v1/jobs }`";
     let request = fields.get_required("request", fix, request);
     let files = fields.get_or_default("headers", Node::map);
-    let headers = files.into_iter().filter_map(|(name, node)| {
+    let pairs = files.into_iter().filter_map(|(name, node)| {
         let name = node.accept(header(name));
         let file = node.file();
         Some((name?, file?))
     });
-    let headers = headers.collect();
+    let headers = pairs.collect();
     let route = ListRoute {
         paths: paths?,
         items,

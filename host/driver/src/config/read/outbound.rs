@@ -21,8 +21,8 @@ pub(super) fn plugin_http(node: &Node<'_>) -> Option<(OutboundConfig, Vec<HttpGr
         .into_iter()
         .filter_map(|(name, node)| credential(&node).map(|credential| (name.to_owned(), credential)))
         .collect();
-    let addresses = fields.get_or_default("resolve", Node::map);
-    let addresses = addresses.into_iter().filter_map(|(host, node)| {
+    let entries = fields.get_or_default("resolve", Node::map);
+    let addresses = entries.into_iter().filter_map(|(host, node)| {
         let address = node.parse_with(address)?;
         Some((host.to_owned(), address))
     });

@@ -18,12 +18,12 @@ pub(super) fn tracing(node: &Node<'_>) -> Option<TracingConfig> {
         .is_some_and(|url| url.scheme_str() == Some("https"));
     let protocol = fields.get_or_default("protocol", Node::word);
     let files = fields.get_or_default("headers", Node::map);
-    let headers = files.into_iter().filter_map(|(name, node)| {
+    let pairs = files.into_iter().filter_map(|(name, node)| {
         let name = node.accept(header(name));
         let file = node.file();
         Some((name?, file?))
     });
-    let headers: Vec<(HeaderName, PathBuf)> = headers.collect();
+    let headers: Vec<(HeaderName, PathBuf)> = pairs.collect();
     let sampling = fields.get_optional("sampling", Node::parse);
     let timeout = fields.get_optional("timeout", duration);
     let tls = client_tls(&mut fields, is_tls);

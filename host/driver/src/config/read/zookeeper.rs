@@ -109,14 +109,14 @@ fn user(text: &str) -> Result<String, String> {
 pub(crate) fn password(path: &Path, may_be_empty: bool) -> Result<String, String> {
     let name = path.display();
     let most = u64::try_from(LONGEST_PASSWORD).unwrap_or(u64::MAX);
-    let text = file::read_secret_to_string(path, most).map_err(|error| match error {
+    let secret = file::read_secret_to_string(path, most).map_err(|error| match error {
         SecretError::Unreadable(error) => format!("{name} cannot be read: {error}"),
         SecretError::WorldReadable => {
             format!("the file is world-readable: chmod o-r {name}")
         }
     })?;
     // A trailing line break is not part of the password, but trailing spaces are.
-    let text = text.trim_end_matches(['\r', '\n']);
+    let text = secret.trim_end_matches(['\r', '\n']);
     if (text.is_empty() && !may_be_empty) || text.len() + 2 > LONGEST_PASSWORD || text.contains(['\r', '\n'])
     {
         return Err(format!("{name} contains no password: write it on one line"));

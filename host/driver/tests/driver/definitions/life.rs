@@ -199,8 +199,8 @@ async fn the_namespace_of_the_body_takes_precedence_over_the_path() {
         assert_eq!(driver.data("GET", &one).await["metadata"]["namespace"], expected);
     }
     assert_eq!(driver.live().await, ["b/w", "p/w"]);
-    let all = driver.data("GET", "/admissionwebhooks").await;
-    let all: Vec<_> = all
+    let response = driver.data("GET", "/admissionwebhooks").await;
+    let all: Vec<_> = response
         .as_array()
         .unwrap()
         .iter()

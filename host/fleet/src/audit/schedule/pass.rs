@@ -115,8 +115,8 @@ impl Inner {
         self.count(ledger);
         let verdicts = ledger.verdicts();
         let objects: u64 = verdicts.values().sum();
-        let refused = verdicts.iter().filter(|(verdict, _)| verdict.is_refusal());
-        let refused: u64 = refused.map(|(_, count)| count).sum();
+        let refusals = verdicts.iter().filter(|(verdict, _)| verdict.is_refusal());
+        let refused: u64 = refusals.map(|(_, count)| count).sum();
         tracing::info!(
             revision,
             listed,

@@ -68,7 +68,7 @@ impl Kubernetes {
             let message = "too many gateways have tunnels to this one";
             return Err(KubernetesError::Tunnel(message.to_owned()));
         }
-        let replied = [
+        let headers = [
             (CHALLENGE, connection.challenge.clone()),
             (TOKEN, secret.proof(HandshakeStep::Accepts, &connection)),
         ];
@@ -90,7 +90,7 @@ impl Kubernetes {
                 );
             }
         });
-        let replied = replied.into_iter().filter_map(|(name, value)| {
+        let replied = headers.into_iter().filter_map(|(name, value)| {
             let value = HeaderValue::from_str(&value).ok()?;
             Some((HeaderName::from_static(name), value))
         });

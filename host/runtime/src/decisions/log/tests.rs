@@ -371,8 +371,8 @@ fn a_disabled_decision_log_keeps_no_decisions() {
 
 /// Returns the next `count` items of a stream, each as the uid of a decision or as the number of missed decisions.
 async fn next(stream: &mut DecisionStream, count: usize) -> Vec<String> {
-    let items: Vec<_> = stream.by_ref().take(count).collect().await;
-    let items = items.into_iter().map(|item| match item {
+    let results: Vec<_> = stream.by_ref().take(count).collect().await;
+    let items = results.into_iter().map(|item| match item {
         StreamItem::Decision(decision) => decision.record().uid,
         StreamItem::Missed(missed) => format!("{missed} missed"),
     });

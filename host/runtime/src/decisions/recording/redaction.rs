@@ -269,8 +269,8 @@ fn redact_operations(operations: &mut Value, path: &[Token]) -> usize {
         .unwrap_or_default()
         .iter_mut()
         .map(|operation| {
-            let target = operation.get("path").and_then(Value::as_str).unwrap_or_default();
-            let target: Vec<String> = target.split('/').skip(1).map(unescaped_token).collect();
+            let pointer = operation.get("path").and_then(Value::as_str).unwrap_or_default();
+            let target: Vec<String> = pointer.split('/').skip(1).map(unescaped_token).collect();
             let is_on_the_way = path.iter().zip(&target).all(|(token, key)| token.matches(key));
             match operation.get_mut("value") {
                 Some(value) if is_on_the_way => redact(value, path.get(target.len()..).unwrap_or_default()),

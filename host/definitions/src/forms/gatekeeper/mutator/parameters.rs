@@ -207,8 +207,8 @@ fn read_set(fields: &mut Fields<'_>) -> Option<Mutation> {
     let is_merged = fields.get("operation", true, readers::one_of("operation", &OPERATIONS));
     let fix = "list the values: `values: { fromList: [...] }`";
     let mut values = fields.get_required("values", fix, Node::object)?;
-    let list = values.get_required("fromList", fix, Node::list);
-    let list: Vec<Json> = list?.iter().map(Node::json).collect();
+    let from_list = values.get_required("fromList", fix, Node::list);
+    let list: Vec<Json> = from_list?.iter().map(Node::json).collect();
     Some(if is_merged {
         Mutation::Merge(list)
     } else {

@@ -67,8 +67,8 @@ fn check_types(schema: &Node<'_>) {
     if let Some(named) = schema.child("type") {
         named.one_of("type", &TYPES);
     }
-    let properties = schema.child("properties");
-    let properties = properties
+    let properties_node = schema.child("properties");
+    let properties = properties_node
         .iter()
         .flat_map(Node::children)
         .map(|(_, property)| property);
