@@ -93,7 +93,7 @@ impl Bcs {
     }
 
     fn check_cluster(&self, head: &Parts) -> Result<(), Rejection> {
-        // Every value is checked, because another program may use a different one.
+        // If the header is repeated, every value is checked, because another program may use any of them.
         let mut values = head.headers.get_all(CLUSTER_HEADER).iter().peekable();
         if values.peek().is_some() && values.all(|value| value == self.cluster.as_str()) {
             return Ok(());
@@ -145,8 +145,8 @@ impl Bcs {
         }
     }
 
-    /// Handles a request whose body has no kind: no hooks are called. The request is refused if a driver could require
-    /// a kind for its path.
+    /// Handles a request whose body has no kind: no hooks are called. In front of a driver, the request is refused if
+    /// the driver could require a kind for its path.
     fn without_kind(&self, head: &Parts) -> Result<Reading, Rejection> {
         let may_have_kind = || match lenient(head.uri.path()) {
             Some(readings) => readings

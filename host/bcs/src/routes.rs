@@ -67,8 +67,8 @@ pub enum Permission {
     /// Also allows changes of workloads: everything that the scheduler does, consoles, and the custom resources of
     /// groups that the gateway's configuration lists.
     Write,
-    /// Also allows everything else: changing the definitions of admission hooks, or anything else that controls the
-    /// admission of all requests, and using unknown routes.
+    /// Also allows everything else: unknown routes, and changes of whatever controls the admission of all requests,
+    /// such as the definitions of hooks.
     Hooks,
 }
 

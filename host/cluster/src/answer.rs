@@ -22,8 +22,7 @@ const LIMIT: usize = 32 << 20;
 /// The maximum number of attempts to send a request to an overloaded API server.
 const ATTEMPTS: u32 = 6;
 
-/// The pause before a request is sent again if the API server names none, and the longest pause that the API server may
-/// name.
+/// The pause before a request is sent again, unless the API server names one.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -61,8 +60,8 @@ impl Cluster {
         self.send(Method::GET, path, None).await
     }
 
-    /// Sends a request with a body of this type. The request must be safe to repeat, because it is sent again while the
-    /// API server is overloaded. An error status is an answer.
+    /// Sends a request; `body` consists of a content type and the bytes. The request must be safe to repeat, because it
+    /// is sent again while the API server is overloaded. An error status is an answer.
     pub async fn send(
         &self,
         method: Method,

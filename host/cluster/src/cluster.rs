@@ -106,8 +106,9 @@ impl Cluster {
         Events::new(self.0.connection.clone())
     }
 
-    /// Forwards a request with this program's credentials. Of its headers, only `Accept`, `Accept-Encoding` and
-    /// `Content-Type` are forwarded. The body of the reply is streamed. A reply with an error status is not an error.
+    /// Forwards a request with this program's credentials. Of the client's headers, only `Accept`, `Accept-Encoding`
+    /// and `Content-Type` are forwarded. The body of the reply is streamed. A reply with an error status is not an
+    /// error.
     pub async fn forward(
         &self,
         request: Request<Bytes>,

@@ -95,8 +95,8 @@ impl Connection {
         self.answers.subscribe()
     }
 
-    /// Sends a request, at the latest until `until`, and counts it in the metrics. Waits while too many requests are
-    /// open.
+    /// Sends a request when fewer than `LIVE_REQUESTS` others are in flight, waits for the answer until `until`, and
+    /// counts the request in the metrics.
     pub(crate) async fn ask<T>(
         &self,
         verb: Verb,

@@ -273,7 +273,7 @@ impl Election {
         let Err(RequestError::Conflict(_)) = released else {
             return released.map(drop);
         };
-        // The last renewal may have been written, although the program stopped before it got the reply.
+        // The conflict may come from this program's own last renewal, to which it got no reply because it stopped.
         let found = self
             .connection
             .ask(Verb::Get, until, self.api.get_opt(&self.name));

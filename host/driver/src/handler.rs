@@ -138,7 +138,7 @@ impl RequestClass {
         let is_watch = || {
             let query = request.uri().query().unwrap_or_default();
             form_urlencoded::parse(query.as_bytes()).any(|(key, value)| {
-                // Go parses boolean parameters in the same way.
+                // The query asks to watch if Go would parse the value as true.
                 matches!(&*key, "watch" | "follow")
                     && matches!(&*value, "" | "1" | "t" | "T" | "true" | "True" | "TRUE")
             })

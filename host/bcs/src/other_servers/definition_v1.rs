@@ -62,7 +62,7 @@ fn convert_spec(spec: &mut Map<String, Value>) {
     }
 }
 
-/// Adds what a schema needs in `v1`: a type, and a mark if unknown fields are kept.
+/// Adds what a schema needs in `v1`: a type and, if unknown fields are kept, an extension that says so.
 fn convert_schema(schema: &mut Map<String, Value>, keeps_unknown: bool) {
     let root = schema.entry("openAPIV3Schema").or_insert_with(|| json!({}));
     if let Value::Object(root) = root {

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::{definition_v1, plain};
 use crate::scheduler::{NextBody, definitions_reply};
 
-/// The largest reply that is read whole and rewritten, in bytes. All definitions of a kube-apiserver take less.
+/// The largest reply that is read whole and rewritten, in bytes. Even a list of all definitions is smaller.
 const REPLY_LIMIT: usize = 64 << 20;
 
 /// Forwards a request for definitions of custom resources, as `v1` if the server no longer has `v1beta1`. The reply
@@ -95,8 +95,8 @@ fn request(head: Parts, to: PathAndQuery, body: Bytes) -> Request<Bytes> {
     request
 }
 
-/// Returns whether the server lacks the version in the path. If the version exists and only the resource is missing,
-/// the body of the 404 is JSON.
+/// Returns whether the server lacks the API version in the path: the body of its 404 is then not JSON. It is JSON if
+/// only the resource is missing.
 fn is_not_served<B>(reply: &Response<B>) -> bool {
     let is_json = |value: &HeaderValue| value.as_bytes().starts_with(b"application/json");
     reply.status() == StatusCode::NOT_FOUND && !reply.headers().get(CONTENT_TYPE).is_some_and(is_json)

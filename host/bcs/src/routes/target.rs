@@ -147,7 +147,7 @@ impl Source {
         })
     }
 
-    /// Returns the words for the value in messages to the client.
+    /// Returns what the value is called in messages to the client.
     fn what(&self) -> &'static str {
         match self {
             Self::Literal(name) | Self::Parameter(name) | Self::Integer(name) | Self::Query(name) => name,

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::routes::Kind;
 
-/// Labels and annotations with this text in their key hold lists of addresses, from which spaces are removed.
+/// A label or annotation whose key contains this text has a list of addresses as its value. Spaces are removed from it.
 const REQUESTED_ADDRESSES: &str = "io.tencent.bcs.netsvc.requestip.";
 
 /// The namespace of an application without one.

@@ -99,7 +99,7 @@ impl StoreFixture for Nodes {
     }
 
     async fn restore(&mut self) {
-        // Starting the server blocks its thread, and the store must continue on another one.
+        // Starting the server blocks a thread, and the store must go on running on another one.
         let mut server = self.server.take().unwrap();
         let start = move || {
             server.start_again();
@@ -316,7 +316,7 @@ async fn an_old_server_gets_only_operations_that_it_supports() {
         .await
         .unwrap();
     until_hook(&store, Some("three")).await;
-    // The store reads the changes of others, and reads again when nothing has changed.
+    // The store reads what other programs have written. It also reads when nothing has changed.
     for round in 0..5 {
         nodes
             .put(&path("y"), &document("a", "y", &format!("other-{round}")))

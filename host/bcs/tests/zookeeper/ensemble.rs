@@ -34,7 +34,7 @@ use tempfile::TempDir;
 
 pub(crate) use self::expiry::expire;
 
-/// The environment variable with the directory of the jars. Default: the directory of Debian's package.
+/// The environment variable that names the directory of ZooKeeper's jars. Default: `INSTALLED`.
 const DIRECTORY: &str = "ADMITTANCE_TEST_ZOOKEEPER";
 const INSTALLED: &str = "/usr/share/java";
 

@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::frames::{number, read, write};
 
-/// The operation `create` of the protocol, and the flags of an ephemeral node with a sequence number.
+/// The number of the operation `create` in the protocol.
 const CREATE: i32 = 1;
 const EPHEMERAL_SEQUENTIAL: i32 = 3;
 

@@ -96,7 +96,7 @@ fn config(root: &Node<'_>) -> Option<Config> {
     let replicas = fields.get_optional("replicas", |node| switch_mode(node, has_leader));
     let on_bad_definition = fields.get_or_default("onBadDefinition", Node::word);
     let zookeeper = fields.get_or_default("zookeeper", zookeeper::zookeeper);
-    // The former key `cache` is refused. It is read only if present, so that no message suggests this key.
+    // The former key `cache` is refused. Only a file that has the key gets a message that mentions it.
     if fields.has("cache") {
         fields.refuse(
             "cache",

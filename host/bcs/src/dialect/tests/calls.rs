@@ -11,7 +11,7 @@ use crate::scheduler::definitions_reply;
 #[test]
 #[rustfmt::skip]
 fn an_update_is_sent_to_the_application_that_its_body_names() {
-    // (source, method, path, scheduler's target)
+    // (source, method, path, target of the request to the scheduler)
     for (source, method, path, expected) in [
         ("1.3", "PUT", "applications?instances=1&args=resource", "POST /v1/apps/ns/app-test/update?instances=1&args=resource"),
         ("1.3, nothing asked", "PUT", "applications", "POST /v1/apps/ns/app-test/update?instances=&args="),
@@ -75,7 +75,7 @@ fn messages_are_translated_for_the_scheduler() {
 #[test]
 #[rustfmt::skip]
 fn checked_bodies_are_forwarded_unchanged() {
-    // (source, method, path, body, scheduler's target)
+    // (source, method, path, body, target of the request to the scheduler)
     for (source, method, path, body, expected) in [
         ("1.3", "POST", "/namespaces/n/configmaps", r#"{"kind":"configmap" , "datas":{}}"#, "POST /v1/configmap"),
         ("1.3", "PUT", "/namespaces/n/configmaps", r#"{"Kind":"configmap"}"#, "PUT /v1/configmap"),

@@ -49,11 +49,10 @@ fn every_route_of_the_table_is_found_and_its_target_is_valid() {
 }
 
 #[rustfmt::skip]
-/// Each row has a route whose request has no body, or a body that is forwarded unchanged: the method and path below
-/// `/mesosdriver/v4`, and the method and target of the request to the scheduler.
+/// Every request in these rows has no body, or a body that is forwarded unchanged.
 #[test]
 fn the_head_of_a_request_without_a_body_determines_how_it_is_forwarded() {
-    // (source, method, path, scheduler's method and target)
+    // (source, method, path below `/mesosdriver/v4`, method and target of the request to the scheduler)
     for (source, method, path, expected) in [
         ("1.3 applications", "DELETE", "/namespaces/n/applications/a?enforce=1", "DELETE /v1/apps/n/a?enforce=1&kind=application"),
         ("1.3 applications, nothing asked", "DELETE", "/namespaces/n/applications/a", "DELETE /v1/apps/n/a?enforce=&kind=application"),

@@ -75,7 +75,7 @@ fn route<'a>(node: &Node<'a>) -> Option<(Route, Node<'a>)> {
     Some((route, node.clone()))
 }
 
-/// Reads keys in the spelling to use: a key at a JSON Pointer, or a key by name wherever it occurs.
+/// Reads keys in the spelling to use. An entry is a JSON Pointer to a key, or several keys of the same objects.
 fn spellings(node: &Node<'_>) -> Option<Vec<Pattern>> {
     Some(node.list_of(spelling)?.into_iter().flatten().collect())
 }

@@ -12,7 +12,7 @@ use crate::{
     tls::until,
 };
 
-/// Returns a chain with one webhook stage. No test calls the webhook, which would be at this path.
+/// Returns a chain with one webhook stage. No test calls the webhook, whose URL ends with `path`.
 fn chain(name: &str, path: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
