@@ -218,7 +218,7 @@ async fn a_concurrent_write_conflicts_only_if_it_changes_the_definition() {
 }
 
 #[tokio::test]
-async fn changes_are_noticed_without_a_watch() {
+async fn changed_definitions_are_noticed_without_a_watch() {
     let setting = Setting::new();
     setting.server.forbid("watch", PLURAL);
     let store = setting.open().await;

@@ -194,7 +194,7 @@ async fn a_request_with_a_stalled_body_frees_its_slot() {
     }
 }
 
-/// This upstream replies only after the whole body, so the driver can still send its own reply.
+/// The upstream replies only after the whole body, so the driver can still send its own reply to a stalled one.
 #[tokio::test]
 async fn a_stalled_body_ends_the_request_with_a_reason() {
     let upstream = serve(Router::new().fallback(async |body: Bytes| body)).await;

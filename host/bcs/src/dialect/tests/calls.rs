@@ -74,7 +74,7 @@ fn messages_are_translated_for_the_scheduler() {
 
 #[test]
 #[rustfmt::skip]
-fn checked_bodies_are_forwarded_unchanged() {
+fn bodies_of_the_right_kind_are_forwarded_unchanged() {
     // (source, method, path, body, target of the request to the scheduler)
     for (source, method, path, body, expected) in [
         ("1.3", "POST", "/namespaces/n/configmaps", r#"{"kind":"configmap" , "datas":{}}"#, "POST /v1/configmap"),

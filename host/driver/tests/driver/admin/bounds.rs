@@ -192,7 +192,7 @@ async fn one_token_cannot_take_all_streams_of_decisions() {
 }
 
 #[tokio::test]
-async fn probes_are_answered_beyond_the_connection_limit_of_their_address() {
+async fn probes_are_answered_even_beyond_the_connection_limit_of_an_address() {
     let driver = Setup::new(&[echo().await]).start().await;
     let mut held = Vec::new();
     for _ in 0..400 {

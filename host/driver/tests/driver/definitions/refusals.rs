@@ -121,7 +121,7 @@ async fn invalid_definitions_are_refused() {
             1_405_202,
             "admission not exist: there is no other/there".to_owned(),
         ),
-        // A create for an existing definition is refused before its content is checked.
+        // Creating a definition that exists is refused before the new content is checked.
         (
             "POST",
             ROUTE,

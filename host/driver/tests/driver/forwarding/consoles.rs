@@ -63,7 +63,7 @@ async fn console_requests_go_to_the_host_that_they_name() {
             "/webconsole/api/sessions?host_ip=127.0.0.1&x=%20",
             "/bcsapi/v1/consoleproxy/api/sessions?host_ip=127.0.0.1&x=%20",
         ),
-        // The next row writes the same address in another form.
+        // The next row has the same address as the previous one in another form.
         (
             "POST",
             "/webconsole/a?host_ip=::ffff:127.0.0.1",

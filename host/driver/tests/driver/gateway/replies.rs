@@ -27,8 +27,8 @@ async fn each_failure_has_the_reply_of_bcs_api() {
         })
         .start()
         .await;
-        // (method, path, clusters, expected status with bcs-api's statuses, expected status with own statuses, code,
-        // message)
+        // (method, path, values of BCS-ClusterID, expected status if the gateway replies with the statuses of bcs-api,
+        // expected status otherwise, code, message)
         for (method, path, ids, ok, own, code, message) in [
             ("GET", &*path, &[][..], 200, 400, 1_405_007, none),
             ("GET", &*path, &[""][..], 200, 400, 1_405_007, none),
