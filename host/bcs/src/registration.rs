@@ -184,7 +184,6 @@ pub fn gateways_node() -> Result<NodePath, InvalidNodePath> {
     GATEWAYS.parse()
 }
 
-/// Returns the address that other servers connect to.
 fn own_ip(config: &RegistrationConfig, ports: Ports) -> IpAddr {
     config.ip.unwrap_or(ports.address.ip())
 }

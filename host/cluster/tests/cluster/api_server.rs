@@ -236,7 +236,6 @@ impl ApiServer {
         self.change(|data| data.access = status);
     }
 
-    /// Returns the access reviews that were received.
     pub(crate) fn reviews(&self) -> Vec<Value> {
         self.shared.data().reviews.clone()
     }

@@ -108,7 +108,6 @@ impl Driver {
     }
 }
 
-/// Returns the status and parsed body of a reply.
 pub(crate) async fn envelope(response: Response<hyper::body::Incoming>) -> (u16, Value) {
     let (status, body) = text(response).await;
     (

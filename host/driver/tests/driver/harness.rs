@@ -237,7 +237,6 @@ impl Setup {
 }
 
 impl Running {
-    /// Waits until the driver has stopped.
     pub(crate) async fn stopped(self) -> Stopped {
         soon(self.run).await.unwrap()
     }
@@ -276,7 +275,6 @@ pub(crate) fn loopback() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
-/// Returns TLS settings for tests whose servers do not use TLS.
 pub(crate) fn without_tls() -> ClientTls {
     tls::client(Trust::SystemAnd(None), None).unwrap().into()
 }
@@ -330,7 +328,6 @@ pub(crate) async fn held_upstream() -> (SocketAddr, Arc<Notify>, mpsc::Unbounded
     (serve(routes).await, release, arrivals)
 }
 
-/// Starts an upstream with these routes.
 pub(crate) async fn serve(routes: Router) -> SocketAddr {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let address = listener.local_addr().unwrap();

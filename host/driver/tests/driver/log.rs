@@ -16,7 +16,6 @@ pub(crate) struct Listening {
 }
 
 impl Log {
-    /// Starts to collect the log lines of this thread.
     pub(crate) fn of_this_thread() -> (Self, Listening) {
         let log = Self::default();
         let second = tracing::Dispatch::new(tracing_subscriber::registry());

@@ -376,7 +376,6 @@ async fn a_changed_certificate_is_presented() {
     }
 }
 
-/// Returns the status of the port's certificate.
 async fn certificate(driver: &Running) -> Value {
     driver.status().await["certificates"][0].clone()
 }

@@ -62,7 +62,6 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
     assert_eq!(applied.definitions[0].effect, AppliedEffect::Created);
     assert_eq!((status().await.revision, files()), (1, 0));
 
-    // Two definitions are applied at once.
     let both = [chain("pods", "a"), chain("jobs", "a")].join("---\n");
     let applied: Applied = good(&driver, "POST", "/v1/definitions", both).await;
     assert_eq!((applied.revision, applied.dry_run), (2, false));
