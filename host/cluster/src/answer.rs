@@ -1,4 +1,4 @@
-//! Requests to paths of the API server, whose answers are returned as bytes.
+//! Requests to a path of the API server, whose answer is returned as bytes without being parsed.
 
 use std::time::Duration;
 
@@ -55,13 +55,14 @@ pub enum AnswerError {
 }
 
 impl Cluster {
-    /// Sends a GET, and repeats it after each pause that an overloaded API server names. An error status is an answer.
+    /// Sends a GET. While the API server is overloaded, waits as long as it asks for, and sends the GET again. An
+    /// answer with an error status is returned like any other.
     pub async fn read(&self, path: &str) -> Result<Answer, AnswerError> {
         self.send(Method::GET, path, None).await
     }
 
     /// Sends a request; `body` consists of a content type and the bytes. The request must be safe to repeat, because it
-    /// is sent again while the API server is overloaded. An error status is an answer.
+    /// is sent again while the API server is overloaded. An answer with an error status is returned like any other.
     pub async fn send(
         &self,
         method: Method,
@@ -111,12 +112,12 @@ impl Cluster {
         }
     }
 
-    /// Sends a GET, and reads the lines of the answer as they arrive.
+    /// Sends a GET, and returns the lines of the answer as they arrive.
     ///
     /// # Errors
     ///
-    /// Returns an error if the API server does not answer, or answers with an error status. The returned lines end with
-    /// an error if the answer breaks off.
+    /// Returns an error if the API server does not answer, or answers with an error status. If the answer breaks off
+    /// later, the returned lines end with an error.
     pub async fn lines(
         &self,
         path: &str,

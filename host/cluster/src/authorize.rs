@@ -1,4 +1,4 @@
-//! Access reviews of users.
+//! Asks the API server by access reviews what a user may do.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ struct Status {
 
 enum ReviewError {
     Refused(String),
-    /// The API server gave no answer to the review.
+    /// The API server did not answer the access review.
     Request(RequestError),
 }
 
@@ -158,7 +158,8 @@ fn spec(user: &UserInfo, attributes: &AccessAttributes) -> Value {
     Value::Object(spec)
 }
 
-/// Returns the access in the status of a review. As in kube-apiserver, a denial with an evaluation error is an error.
+/// Returns the access that a review's status grants. As in kube-apiserver, an evaluation error is returned as an error
+/// unless the status allows or denies the action.
 fn answer(status: Status) -> Result<Access, String> {
     let allowed = status.allowed && !status.denied;
     if !allowed && !status.denied && !status.evaluation_error.is_empty() {
@@ -180,8 +181,7 @@ mod tests {
 
     #[test]
     fn a_denial_with_an_evaluation_error_is_an_error() {
-        // (status of the review, access or error). The rows follow kube-apiserver's authorizer and its conversion of
-        // decisions.
+        // (status of the review, access or error). The rows follow the code of kube-apiserver that reads such a status.
         for (status, expected) in [
             (json!({"allowed": true, "reason": "RBAC"}), Ok((true, "RBAC"))),
             (json!({"allowed": false}), Ok((false, ""))),

@@ -1,4 +1,4 @@
-//! A cache of the objects of a kind, filled by its watch.
+//! A cache of all objects of one kind, which a watch on the kind keeps current.
 
 use std::{collections::BTreeMap, ops::Bound};
 
@@ -21,7 +21,7 @@ impl Key {
     }
 }
 
-/// All objects of a kind. Lives as long as its watch.
+/// The cached objects of one kind. It lives as long as the watch that fills it.
 #[derive(Debug)]
 pub(crate) struct Cache<V>(RwLock<CachedObjects<V>>);
 
@@ -69,7 +69,7 @@ impl<V> Cache<V> {
         });
     }
 
-    /// Puts an object into the cache. Returns whether it differs from the previous one.
+    /// Puts an object into the cache. Returns whether it differs from the object that had this key before.
     pub(crate) fn insert(&self, key: Key, object: V) -> bool
     where
         V: PartialEq,
@@ -104,7 +104,8 @@ impl<V: Clone> Cache<V> {
         self.read(|contents| contents.objects.get(key).cloned())
     }
 
-    /// Returns the first matching objects after `after`, and the key of the last one if there are more.
+    /// Returns at most `limit` wanted objects whose keys follow `after`. If there are more, also returns the key of the
+    /// last returned object.
     pub(crate) fn page(
         &self,
         namespace: Option<&str>,
@@ -114,7 +115,7 @@ impl<V: Clone> Cache<V> {
     ) -> (Vec<V>, Option<Key>) {
         let first = Key::new(namespace, "");
         let start = match after {
-            // The key comes from a plugin, so it may belong to another namespace.
+            // The key comes from a plugin, so it may belong to another namespace than the list.
             Some(after) if *after >= first => Bound::Excluded(after),
             _ => Bound::Included(&first),
         };
@@ -185,7 +186,7 @@ mod tests {
         {
             cache.insert(key(namespace, name), number);
         }
-        // (namespace, after, limit, objects, the key for the next page)
+        // (namespace, after, limit, returned objects, returned key, with which the next page begins)
         for (namespace, after, limit, objects, rest) in [
             (None, None, 2, vec![0, 2], Some(key("b", "x"))),
             (None, Some(key("b", "x")), 2, vec![4], None),

@@ -24,8 +24,8 @@ use crate::{
     resources::{ResourceKind, Resources},
 };
 
-/// A Kubernetes API server. Answers from the caches of its watches where possible, and otherwise by a request to the
-/// server.
+/// A client of a Kubernetes API server. It answers from the caches of its watches where possible, and else sends a
+/// request to the server.
 ///
 /// Cheap to clone. Dropping the last clone ends the watches and closes the connections.
 #[derive(Clone, Debug)]
@@ -70,7 +70,8 @@ impl Cluster {
         self.0.namespaces.start(&self.0.runtime);
     }
 
-    /// Starts to watch these kinds, which plugins may read. The watch of another kind starts with its first lookup.
+    /// Starts to watch these kinds, which plugins may read. A kind that is not listed here is watched from its first
+    /// lookup on.
     pub fn watch_kinds<'a>(&self, kinds: impl IntoIterator<Item = &'a ClusterKind>) {
         for kind in kinds.into_iter().filter(|kind| !kind.is_access_review()) {
             self.0.kinds.start(kind, &self.0.runtime);
@@ -82,8 +83,8 @@ impl Cluster {
         self.resources_of(&kind.served())
     }
 
-    /// Returns a client that reads and writes only this resource, so the account needs no rights to others. `namespace`
-    /// is empty for a resource of the whole cluster.
+    /// Returns a client that reads and writes only this one resource, so the account needs no right to read other
+    /// resources. `namespace` is empty for a resource of the whole cluster.
     pub fn resource(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Resources {
         let only = Some((namespace, name));
         Resources::new(self.0.connection.clone(), &kind.served(), only, &self.0.runtime)
@@ -106,9 +107,9 @@ impl Cluster {
         Events::new(self.0.connection.clone())
     }
 
-    /// Forwards a request with this program's credentials. Of the client's headers, only `Accept`, `Accept-Encoding`
-    /// and `Content-Type` are forwarded. The body of the reply is streamed. A reply with an error status is not an
-    /// error.
+    /// Forwards a client's request with this program's credentials. Of the client's headers, only `Accept`,
+    /// `Accept-Encoding` and `Content-Type` are forwarded. The body of the reply is streamed. A reply with an error
+    /// status is not an error.
     pub async fn forward(
         &self,
         request: Request<Bytes>,

@@ -11,7 +11,7 @@ use crate::{connection::Connection, request_error::causes};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterConfig {
-    /// The source of the settings. Default: [`ClusterSource::Infer`].
+    /// Where the address and the credentials come from. Default: [`ClusterSource::Infer`].
     pub source: ClusterSource,
 }
 
@@ -22,15 +22,16 @@ pub enum ClusterSource {
     Kubeconfig {
         /// The path of the kubeconfig. Default: the files of `KUBECONFIG`, else `.kube/config` in the home directory.
         path: Option<PathBuf>,
-        /// The context. Default: the current context of the kubeconfig.
+        /// The name of the context in the kubeconfig. Default: the current context of the kubeconfig.
         context: Option<String>,
     },
-    /// The kubeconfig that `kubectl` would use, or else the service account.
+    /// The kubeconfig that `kubectl` would use. If there is none, the service account of the Pod.
     #[default]
     Infer,
 }
 
-/// The reason why the configuration cannot be used. An unavailable API server is not a configuration error.
+/// The reason why a connection cannot be configured. An unavailable API server is not such an error, because it is
+/// noticed only by the first request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -89,11 +90,11 @@ const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
 const SERVICE_ACCOUNT: &str = "the service account of this pod";
 
 impl ClusterConfig {
-    /// Reads the configuration. The connection is opened by the first request.
+    /// Reads the settings and credentials, and returns a connection, which is opened by the first request.
     pub(crate) async fn connection(&self) -> Result<Connection, ConfigError> {
         // rustls panics if the program contains two crypto providers and has installed neither as the default.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // Fails only if another thread has installed a provider in the meantime, which is just as good.
+            // This fails only if another thread has just installed a provider, which serves as well.
             let _ =
                 rustls::crypto::CryptoProvider::install_default((*admittance_net::tls::provider()).clone());
         }
@@ -188,7 +189,8 @@ async fn kubeconfig(files: Vec<PathBuf>, context: Option<&str>) -> Result<(Strin
             place: place.clone(),
             reason: causes(&error),
         })?;
-    // kube takes the proxy from `HTTPS_PROXY`, but the operator sets that variable for other destinations.
+    // kube takes the proxy from `HTTPS_PROXY`. It is not used here, because operators set that variable for requests
+    // that leave the cluster.
     config.proxy_url = None;
     if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
         let reason =

@@ -48,7 +48,7 @@ pub(crate) struct Connection {
     client: Client,
     url: Arc<str>,
     live: Arc<Semaphore>,
-    /// Whether the API server answered the last request that [`ask`](Self::ask) sent.
+    /// Whether the API server answered the last request that was sent by [`ask`](Self::ask).
     answers: Arc<watch::Sender<bool>>,
 }
 
@@ -65,7 +65,8 @@ impl Connection {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE)
             .build(https.map_response(limited));
-        // The default stack of kube would log every failed request as an error; this crate logs only changes of state.
+        // The service that kube builds by default would log every failed request as an error. This crate logs an error
+        // only when a watch or lookup begins or ceases to fail, so it builds its own.
         let service = ServiceBuilder::new()
             .layer(config.base_uri_layer())
             .option_layer(config.auth_layer()?)
@@ -89,21 +90,21 @@ impl Connection {
         self.client.clone()
     }
 
-    /// Returns a receiver that says whether the API server answers, so that a watch can end its pause as soon as the
-    /// server does.
+    /// Returns a receiver that says whether the API server answers. A watch that waits before its next attempt stops
+    /// waiting as soon as the server answers.
     pub(crate) fn answers(&self) -> watch::Receiver<bool> {
         self.answers.subscribe()
     }
 
-    /// Sends a request when fewer than `LIVE_REQUESTS` others are in flight, waits for the answer until `until`, and
-    /// counts the request in the metrics.
+    /// Sends a request as soon as fewer than `LIVE_REQUESTS` requests are in flight, waits for the answer until
+    /// `until`, and counts the request in the metrics.
     pub(crate) async fn ask<T>(
         &self,
         verb: Verb,
         until: Instant,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, RequestError> {
-        // A request for a watch belongs to no trace, because a watch serves many requests of clients.
+        // A request for a watch is not recorded in a trace, because a watch serves many requests of clients.
         let span = if is_traced() {
             debug_span!(
                 target: SPANS,
@@ -139,8 +140,8 @@ impl Connection {
         answer
     }
 
-    /// Returns the matching resources. With a limit, returns only one page, and the token for the next page. With
-    /// `only_metadata`, the API server sends only the metadata of the resources.
+    /// Returns the matching resources. If the parameters have a limit, returns one page of resources and the token for
+    /// the next page. With `only_metadata`, the API server sends only the metadata of the resources.
     pub(crate) async fn list(
         &self,
         api: &Api<Item>,
@@ -173,8 +174,8 @@ impl Connection {
         }
     }
 
-    /// Returns a client that lists and watches objects. The client reports the server's answers to `health`; otherwise,
-    /// the health of a resumed watch would be unknown until something changes.
+    /// Returns a client that lists and watches objects, and records in `health` that the server answered. Without this
+    /// record, nothing would be known about a resumed watch until an object changes.
     pub(crate) fn observed(&self, health: Arc<Health>) -> Client {
         let client = self.client.clone();
         let namespace = client.default_namespace().to_owned();
@@ -208,7 +209,7 @@ impl Connection {
 fn without_path(url: &Uri) -> String {
     match (url.scheme_str(), url.authority()) {
         (Some(scheme), Some(authority)) => {
-            // The URL may contain a password, which messages must not show.
+            // The URL may contain a user and a password before the `@`, which messages must not show.
             let host = authority.as_str().rsplit('@').next().unwrap_or_default();
             format!("{scheme}://{host}")
         }

@@ -1,4 +1,4 @@
-//! The kinds that an API server has.
+//! Asks the API server which kinds of objects it serves.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
 
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
-/// A kind that an API server has, whose resources can be listed and watched.
+/// A kind of objects that the API server serves, and that can be listed and watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedKind {
     pub(crate) resource: ApiResource,
@@ -99,7 +99,7 @@ async fn of_version(
             .iter()
             .all(|verb| verbs.iter().any(|has| has == verb))
     };
-    // The names of subresources contain a slash.
+    // Skips subresources such as `pods/status`, whose names contain a slash.
     let wanted = listed.resources.into_iter().filter(|resource| {
         !resource.name.contains('/') && can_follow(&resource.verbs) && is_wanted(&resource.name)
     });

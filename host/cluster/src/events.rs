@@ -12,9 +12,9 @@ use crate::{
     request_error::{RequestError, permission},
 };
 
-/// `reportingController` of every event.
+/// The `reportingController` of every event that this program writes.
 const CONTROLLER: &str = "admittance.dev/admittance";
-/// The longest note that the API server accepts, in bytes.
+/// The maximum length of an event's note that the API server accepts, in bytes.
 const LONGEST_NOTE: usize = 1024;
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
@@ -24,7 +24,7 @@ pub struct Event {
     pub regarding: EventObject,
     pub related: Option<EventObject>,
     pub is_warning: bool,
-    /// A word in CamelCase, such as `Denied`.
+    /// The reason of the event: a word in CamelCase, such as `Denied`.
     pub reason: &'static str,
     /// The action that was taken, in CamelCase.
     pub action: &'static str,
@@ -40,15 +40,16 @@ pub struct EventObject {
     pub kind: String,
     /// The namespace of the object; empty for an object of the whole cluster, whose events are in `default`.
     pub namespace: String,
-    /// The name of the object, or the prefix of a name that is not generated yet.
+    /// The name of the object. For an object whose name the API server will generate, the prefix of that name.
     pub name: String,
     /// The UID of the object. It is empty if it is unknown.
     pub uid: String,
 }
 
-/// Writes events. Cheap to clone.
+/// Writes events about objects to the API server. Cheap to clone.
 ///
-/// An event that differs only in its note from an event of the last minutes increments the count of that event.
+/// If an event differs only in its note from an event of the last minutes, no new event is written, but the count of
+/// the earlier event grows.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Events {{ connection: {connection:?}, .. }}")]
 pub struct Events {

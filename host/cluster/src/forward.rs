@@ -19,14 +19,17 @@ use crate::{
     request_error::{RequestError, causes, permission},
 };
 
-/// The timeout for the head of a reply: the API server aborts a request after a minute.
+/// The timeout for the head of a reply. It is longer than a minute, because the API server itself aborts a request
+/// after a minute and reports that.
 const REPLY_LIMIT: Duration = Duration::from_secs(65);
 /// The timeout for looking up and creating a namespace.
 const NAMESPACE_LIMIT: Duration = Duration::from_secs(10);
 
-/// The forwarded request headers. Others could carry credentials or impersonate a user.
+/// The client's headers that are forwarded to the API server. Other headers could carry the client's credentials, or
+/// ask to act as another user.
 const FORWARDED_HEADERS: [HeaderName; 3] = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE];
-/// The response headers that concern only the connection.
+/// The headers of a response that concern only the connection to the API server, so they are not passed on to the
+/// client.
 const CONNECTION_HEADERS: [HeaderName; 4] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -52,7 +55,7 @@ impl Connection {
     }
 }
 
-/// Forwards a request. A reply with an error status is not an error.
+/// Forwards a client's request to the API server. A reply with an error status is not an error.
 pub(crate) async fn forward(
     connection: &Connection,
     request: Request<Bytes>,

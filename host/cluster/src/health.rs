@@ -1,4 +1,4 @@
-//! The health of a watch. The status and the log show it, and lookups decide by it whether to use the cache.
+//! The health of a watch: the status and the log show it, and lookups use the cache only if the watch is healthy.
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,8 @@ use crate::metrics;
 
 /// The time for which the cache is used after the watch went down. After that, lookups are sent to the API server.
 pub const STALE_LIMIT: Duration = Duration::from_secs(300);
-/// The time for which an accepted watch must stay open before it counts as up. The API server also accepts a watch from
-/// an expired version, and reports the error in the first event.
+/// The time for which an accepted watch must stay open before it counts as up. The API server accepts a watch even if
+/// its version has expired, and then reports the error as the first event.
 const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct ClusterWatch {
 /// The health of one watch. The watch writes it, and lookups read it.
 #[derive(Debug)]
 pub(crate) struct Health {
-    /// The watched kind, for messages and for the label of the metric.
+    /// The watched kind, which appears in messages and as a label of the metrics.
     name: String,
     now: Mutex<State>,
     /// A counter that grows with every change of the objects or of the state.
@@ -72,7 +72,8 @@ pub(crate) struct Health {
 struct State {
     state: WatchState,
     since: Moment,
-    /// The last time at which the cache was known to be current; unused while the watch is up.
+    /// The last time at which the cache was known to be current. It is not updated while the watch is up, because the
+    /// cache is current then.
     current: Instant,
     /// The time at which the API server accepted a watch that has not been open for `CONFIRM_AFTER` yet.
     accepted: Option<Instant>,
@@ -134,7 +135,7 @@ impl Health {
         self.now.lock().state == WatchState::Watching
     }
 
-    /// Returns whether the account may not watch the kind.
+    /// Returns whether the watch was refused because the account lacks the right to watch this kind.
     pub(crate) fn is_refused(&self) -> bool {
         self.now.lock().state == WatchState::Refused
     }
@@ -168,7 +169,8 @@ impl Health {
             match accepted {
                 Some(at) => {
                     sleep_until((at + CONFIRM_AFTER).into()).await;
-                    // If the time differs, this watch was closed and another one was accepted.
+                    // If the time differs, the watch that was accepted then has been closed, and another one was
+                    // accepted.
                     if self.now.lock().accepted == Some(at) {
                         return;
                     }
@@ -201,7 +203,7 @@ impl Health {
         }
     }
 
-    /// Returns whether a filled cache is current enough to be used.
+    /// Returns whether the watch is up, or has been down for so short a time that the cache may still be used.
     pub(crate) fn is_fresh(&self) -> bool {
         let now = self.now.lock();
         match now.state {
@@ -223,7 +225,7 @@ impl Health {
         }
     }
 
-    /// Pretends that the cache was last current this long ago.
+    /// Pretends that the cache was current for the last time before this duration.
     #[cfg(test)]
     fn age(&self, age: Duration) {
         let mut now = self.now.lock();

@@ -1,4 +1,4 @@
-//! Objects of any kind, as JSON.
+//! Kubernetes objects of any kind, as JSON.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::cache::Key;
 /// An object from the API server without `metadata.managedFields`, which is often half of the object.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    /// The fields that the watch needs, and the labels. `object` has all fields.
+    /// The name, namespace, version and labels of the object, which the watch needs. `object` has all its fields.
     meta: ObjectMeta,
     object: Map<String, Value>,
 }
@@ -82,7 +82,7 @@ impl Resource for Item {
     }
 }
 
-/// An object in the cache. It is stored as text, which takes much less memory than a tree.
+/// An object in the cache. It is stored as JSON text, which takes much less memory than parsed JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Stored {
     pub(crate) labels: Arc<Labels>,
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn plugins_get_objects_with_their_type_and_without_managed_fields() {
-        // (object of the API server, object for a plugin)
+        // (object as the API server sends it, object as a plugin receives it)
         for (sent, expected) in [
             (
                 r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","managedFields":[{"manager":"x"}],"uid":"u"},"status":{"b":1,"a":1.50}}"#,

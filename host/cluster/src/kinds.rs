@@ -1,4 +1,4 @@
-//! Objects of the kinds that plugins may read.
+//! Lookups of objects of the kinds that plugins may read.
 
 use std::{collections::HashMap, num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use crate::{
     watch::{Pace, Selection, View, follow},
 };
 
-/// The maximum duration of a lookup, even if its deadline is later.
+/// The maximum duration of a lookup. The deadline that the caller sets may be earlier, but a later one has no effect.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(10);
 
 /// The kinds that were looked up, each with its watch.
@@ -34,7 +34,8 @@ pub(crate) struct Kinds {
     watches: Mutex<HashMap<ClusterKind, Watched>>,
 }
 
-/// A kind and the task that watches it. The task holds no reference to this, so dropping this ends the task.
+/// A kind and the task that watches it. The task holds no reference to this struct, so the task ends when this is
+/// dropped.
 #[derive(Debug)]
 struct Watched {
     kind: Arc<Kind>,
@@ -49,7 +50,7 @@ struct Kind {
     view: View<Stored>,
 }
 
-/// The discovered properties of a kind.
+/// What the API server says about a kind that it serves, found by discovery.
 #[derive(Clone, Debug)]
 struct Served {
     resource: ApiResource,
@@ -258,7 +259,8 @@ impl Kind {
             Some(Start::OfServer(token)) => (None, Some(token)),
             None => (None, None),
         };
-        // A list that began at the API server continues there, because the cache does not know its tokens.
+        // A token of the API server continues a list whose earlier pages came from there. The cache cannot continue it,
+        // because it does not know the server's tokens.
         if token.is_none() && self.view.is_usable() {
             return Ok(Start::page(&self.view.cache, query, after.as_ref(), selector));
         }
@@ -288,15 +290,15 @@ impl Kind {
 /// the next one.
 #[derive(Debug, PartialEq, Eq, derive_more::Display)]
 pub(crate) enum Start {
-    /// After this object of the cache.
+    /// The page begins after the object with this key in the cache.
     #[display("c{}/{}", _0.namespace, _0.name)]
     After(Key),
-    /// At the page for which the API server gave this token.
+    /// The page is the one for which the API server gave this token.
     #[display("s{_0}")]
     OfServer(String),
 }
 
-/// The maximum length of a position as text, in bytes. The tokens of API servers are far shorter.
+/// The maximum length of a page's position as text, in bytes. The tokens of API servers are far shorter.
 const START_LENGTH: usize = 4096;
 
 impl Start {
@@ -334,8 +336,8 @@ pub(crate) fn restart() -> ClusterError {
 
 const NAME_LENGTH: usize = 253;
 
-/// Checks a text from a plugin that becomes one segment of a URL path, so that it cannot name another kind. Stricter
-/// than Kubernetes' `IsValidPathSegmentName` only for characters that no name contains.
+/// Checks a text from a plugin that becomes one segment of a URL path, so that the path cannot lead to another kind.
+/// Refuses more characters than Kubernetes' `IsValidPathSegmentName`, but none that occurs in a name.
 fn check_segment(text: &str, what: &str) -> Result<(), ClusterError> {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@!$&'()*+,;=".contains(&byte);
     let holds = !matches!(text, "" | "." | "..") && text.len() <= NAME_LENGTH && text.bytes().all(is_letter);

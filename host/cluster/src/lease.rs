@@ -1,5 +1,5 @@
-//! The election of one program among several by a Lease, as in client-go. The clocks of machines are not compared: a
-//! Lease has expired when this program has seen no renewal for the duration of the Lease.
+//! Elects one of several programs as the leader by a Lease, as client-go does. The clocks of machines are not compared:
+//! a Lease has expired when this program has seen no renewal for the duration of the Lease.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -27,16 +27,18 @@ use crate::{
     request_error::{RequestError, permission},
 };
 
-/// Returns the current time for a Lease. It is only informative, since no decision compares the clocks of machines.
+/// Returns the current time for a field of a Lease. People read this time, but no decision depends on it, because the
+/// clocks of machines may differ.
 #[allow(clippy::disallowed_methods, reason = "Leases have timestamps of jiff")]
 pub(crate) fn current_time() -> MicroTime {
     MicroTime(Timestamp::now())
 }
 
-/// The timeout of a request by a program that is not the leader, and of a leader's resignation.
+/// The timeout of a request about a Lease by a program that is not the leader. A leader that resigns uses the same
+/// timeout.
 pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
-/// The label of the Leases of all replicas. Its value is the name of the leader's Lease.
+/// The label of the Leases that the replicas hold, one each. Its value is the name of the leader's Lease.
 pub(crate) const LABEL: &str = "admittance.dev/replicas-of";
 
 /// The times of an election. The defaults are the same as in client-go.
@@ -94,7 +96,7 @@ pub struct Election {
     lease: Mutex<Option<ObservedLease>>,
 }
 
-/// The Lease, and the time at which its current version was first seen.
+/// The Lease of the election, and the time at which this program first saw its current version.
 #[derive(Debug)]
 struct ObservedLease {
     lease: Lease,
@@ -123,8 +125,8 @@ impl Election {
         self.is_leader.subscribe()
     }
 
-    /// Returns the replicas that take part in the election, including this program. Each replica holds a Lease of its
-    /// own, with these times.
+    /// Returns the replicas of this program, including itself. Each replica holds a Lease of its own, which is renewed
+    /// and expires after these times.
     pub fn members(&self, terms: ElectionTimes) -> Members {
         let (leader, identity) = (self.name.clone(), self.identity.clone());
         Members::new(
@@ -188,7 +190,8 @@ impl Election {
                         ));
                         tracing::warn!(lease = %self.name, "cannot take part in the election: {reason}");
                     }
-                    // Another program has written the Lease in the meantime, so it is read again.
+                    // Another program has written or deleted the Lease in the meantime, so the next attempt reads it
+                    // again.
                     if matches!(error, RequestError::Conflict(_) | RequestError::NotFound(_)) {
                         *lease = None;
                     }
@@ -232,8 +235,8 @@ impl Election {
                     if !is_free {
                         return Ok(false);
                     }
-                    // The annotations of the previous leader are newer than the annotations that this program set
-                    // earlier.
+                    // Drops the annotations that this program set when it was the leader earlier, because the
+                    // annotations of the leader after it are newer.
                     self.annotations.send_replace(BTreeMap::new());
                 }
                 let lease = Lease {
@@ -257,7 +260,7 @@ impl Election {
         let Some(ObservedLease { lease, .. }) = seen else {
             return;
         };
-        // This failure is harmless, because the Lease expires.
+        // If the Lease cannot be released, another program becomes the leader when the Lease expires.
         if let Err(error) = self.release(lease).await {
             tracing::warn!(
                 lease = %self.name,
@@ -273,7 +276,8 @@ impl Election {
         let Err(RequestError::Conflict(_)) = released else {
             return released.map(drop);
         };
-        // The conflict may come from this program's own last renewal, to which it got no reply because it stopped.
+        // The last renewal by this program may have caused the conflict: it may have reached the server after this
+        // program stopped waiting for the reply.
         let found = self
             .connection
             .ask(Verb::Get, until, self.api.get_opt(&self.name));

@@ -18,8 +18,9 @@ use crate::{
     selector::TextSelector,
 };
 
-/// The objects that lookups find. A namespace has the labels of its `Namespace` object, if there is one, and the label
-/// `kubernetes.io/metadata.name`. The roles among the objects determine what users may do. Cheap to clone.
+/// The objects of a cluster that exists only in a test. A namespace has the labels of its `Namespace` object, if there
+/// is one, and the label `kubernetes.io/metadata.name`. The roles among the objects determine what users may do. Cheap
+/// to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Manifests(Arc<Contents>);
 
@@ -51,11 +52,11 @@ impl Manifests {
         Ok(Self(Arc::new(Contents { kinds, roles })))
     }
 
-    /// Returns the kind of an object.
+    /// Returns the kind of a manifest's object.
     ///
     /// # Errors
     ///
-    /// Returns a sentence about a value without `apiVersion`, `kind` or `metadata.name`.
+    /// If the value lacks `apiVersion`, `kind` or `metadata.name`, returns a sentence that says so.
     pub fn check(object: &Value) -> Result<ClusterKind, String> {
         let text = |field: &str| {
             let pointer = format!("/{}", field.replace('.', "/"));

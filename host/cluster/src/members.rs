@@ -1,4 +1,5 @@
-//! The replicas of a program. Each holds a Lease of its own, and reports in the annotations of that Lease.
+//! The replicas of a program. Each replica holds a Lease of its own, and reports its state in the annotations of that
+//! Lease.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -33,7 +34,8 @@ pub type Annotations = BTreeMap<String, String>;
 /// The pause before a Lease is written again after a failure.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// All replicas, and the Lease of this replica. Lives as long as the program.
+/// The Leases of all replicas of this program, including the Lease that this replica holds. Lives as long as the
+/// program.
 #[derive(Debug)]
 pub struct Members {
     connection: Connection,
@@ -45,7 +47,7 @@ pub struct Members {
     identity: String,
     terms: ElectionTimes,
     view: Arc<View<LeaseFields>>,
-    /// The last seen version of each Lease, and the time at which it was first seen.
+    /// The last version of each Lease that this replica has seen, and the time at which it first saw that version.
     seen: Mutex<HashMap<String, (LeaseFields, Instant)>>,
     annotations: watch::Sender<Annotations>,
     _task: AbortOnDropHandle<()>,
@@ -73,11 +75,11 @@ pub struct LeaseMember {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseMembership {
     pub members: Vec<LeaseMember>,
-    /// The annotations of the leader's Lease; `None` if it does not exist.
+    /// The annotations of the leader's Lease; `None` if there is no such Lease.
     pub leader: Option<Annotations>,
     /// Whether the account of this program may not watch Leases.
     pub is_refused: bool,
-    /// The reason why this membership may be out of date.
+    /// The reason why this list of replicas may be out of date. `None` if it is current.
     pub problem: Option<String>,
 }
 
@@ -153,7 +155,7 @@ impl Members {
         let leads = lease.map(|(_, held)| holder(held));
         let mut is_known = false;
         for (Key { name, .. }, held) in leases {
-            // While the watch is down, renewals are not seen, so no Lease may count as expired.
+            // A Lease whose last renewal is unknown, because the watch was down, counts as renewed just now.
             let since = match seen.get(&name) {
                 Some((before, since)) if before.spec == held.spec => *since,
                 _ => now,
@@ -175,8 +177,8 @@ impl Members {
         }
         let problem = match (is_watching, is_known) {
             (false, _) => Some("the Leases of the replicas cannot be watched"),
-            // This replica does not see the renewals of its own Lease, so it may also miss the renewals of other
-            // Leases.
+            // Since this replica does not see the renewals of its own Lease, it may not see the renewals of other
+            // replicas either.
             (true, false) => Some("the Lease of this replica is not renewed"),
             (true, true) => None,
         };
@@ -188,7 +190,8 @@ impl Members {
         }
     }
 
-    /// Holds the Lease of this replica. Never returns; drop it to stop, and then [leave](Self::leave).
+    /// Creates and renews the Lease of this replica. Never returns; drop the future to stop, and then call
+    /// [`leave`](Self::leave).
     pub async fn take_part(&self) {
         let mut annotations = self.annotations.subscribe();
         let mut own = None;
@@ -274,7 +277,7 @@ impl Members {
             .await;
         match deleted {
             Ok(_) | Err(RequestError::NotFound(_)) => {}
-            // A Lease that cannot be deleted expires.
+            // The Lease remains, and expires.
             Err(error) => tracing::warn!(lease = name, "the lease cannot be deleted: {}", error.sentence()),
         }
     }

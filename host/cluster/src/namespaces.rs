@@ -1,4 +1,4 @@
-//! The labels of namespaces.
+//! Lookups of the labels of namespaces.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -23,13 +23,14 @@ use crate::{
     watch::{Selection, View, spawn},
 };
 
-/// The maximum duration of a lookup. The deadline of the request may be earlier.
+/// The maximum duration of a lookup of a namespace. The deadline of the request may be earlier.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
 
-/// Only the metadata of namespaces is requested.
+/// A namespace without its spec and status: only its metadata is requested.
 type Namespace = PartialObjectMeta<Item>;
 
-/// Namespaces and their labels. The first lookup starts the watch, so hosts without lookups need no permission.
+/// The namespaces of the cluster and their labels. The watch starts with the first lookup, so a host that never looks
+/// up a namespace needs no permission to watch them.
 #[derive(Debug)]
 pub(crate) struct Namespaces {
     connection: Connection,
@@ -87,8 +88,8 @@ impl Namespaces {
         self.view.status("v1/Namespace")
     }
 
-    /// Reads the labels from the cache, or else from the server, because a namespace that was just created may not be
-    /// in the cache yet. kube-apiserver uses the same order.
+    /// Returns the labels of a namespace from the cache. If the namespace is not in the cache, requests it from the
+    /// server, because it may have just been created. kube-apiserver uses the same order.
     pub(crate) async fn labels(&self, name: &str) -> Result<Labels, NamespaceLookupError> {
         // The name comes from a request and becomes a part of a URL's path, so it must be valid.
         if !is_dns_label(name) {

@@ -65,7 +65,8 @@ impl RequestError {
         }
     }
 
-    /// Returns the message. It names `permission` if the account lacks it.
+    /// Returns the message of the error. If the account lacks a permission, the message says that `permission` is
+    /// needed.
     pub(crate) fn advice(&self, permission: &str) -> String {
         match self {
             Self::Forbidden(words) => format!("{words}; {permission}"),
@@ -73,7 +74,8 @@ impl RequestError {
         }
     }
 
-    /// Returns the error for a plugin. `permission` is the permission that the account needs.
+    /// Converts the error into one that a plugin receives. `permission` is the permission that the account needs for
+    /// the request.
     pub(crate) fn for_plugin(&self, permission: &str) -> ClusterError {
         match self {
             Self::Unavailable(words) => ClusterError::Unavailable(words.clone()),
@@ -83,7 +85,7 @@ impl RequestError {
     }
 }
 
-/// Returns the last part of the message about a refusal: the permission to grant.
+/// Returns the end of the message about a refused request: which permission the account must be given.
 pub(crate) fn permission(verbs: &str, plural: &str, group: &str) -> String {
     let group = match group {
         "" => "the core API group".to_owned(),
@@ -92,7 +94,8 @@ pub(crate) fn permission(verbs: &str, plural: &str, group: &str) -> String {
     format!("give this program's account {verbs} on `{plural}` of {group}")
 }
 
-/// Returns an error and its causes in one line, without the outer message of kube.
+/// Returns an error and its causes in one line. Leaves out the outermost message if it is one of kube, because it says
+/// nothing about the cause.
 pub(crate) fn causes(error: &(dyn StdError + 'static)) -> String {
     let below = error.source().filter(|_| error.is::<Error>());
     chain(below.unwrap_or(error))

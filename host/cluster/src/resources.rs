@@ -61,7 +61,8 @@ pub enum ResourceError {
     Conflict(String),
     #[error("{0}")]
     Refused(String),
-    /// The API server is unreachable or does not answer. A write may or may not have taken effect.
+    /// The API server is unreachable or does not answer. If the request was a write, it is unknown whether it took
+    /// effect.
     #[error("{0}")]
     Unavailable(String),
     /// An [edit](Resources::edit) was sent, and it is unknown whether it has taken effect.
@@ -76,9 +77,10 @@ impl ResourceError {
     }
 }
 
-/// The resources of one kind, in all namespaces. Cheap to clone; dropping the last clone ends its watch.
+/// The resources of one kind, in all namespaces. Cheap to clone; dropping the last clone ends the watch on them.
 ///
-/// Every read is a request to the API server. The watch only signals that something other than a status has changed.
+/// Every read is a request to the API server. The watch only signals that something other than the status of a resource
+/// has changed.
 #[derive(Clone, Debug)]
 pub struct Resources(Arc<Inner>);
 
@@ -135,7 +137,7 @@ impl Resource {
 }
 
 impl Resources {
-    /// Watches all resources, or, with `only`, the resource of this namespace and name.
+    /// Watches all resources of a kind. With `only`, watches only the resource of this namespace and name.
     pub(crate) fn new(
         connection: Connection,
         kind: &ServedKind,
@@ -238,7 +240,8 @@ impl Resources {
         if self.0.is_namespaced
             && let Err(RequestError::NotFound(_)) = &answer
         {
-            // Either the namespace or the kind is missing. Creating the namespace and trying again shows which.
+            // The error means that either the namespace or the kind is missing. If it is the namespace, the second
+            // attempt succeeds.
             self.create_namespace(namespace).await?;
             answer = self.ask(Verb::Create, api.create(&params, &item)).await;
         }
@@ -294,8 +297,8 @@ impl Resources {
         }
     }
 
-    /// Sets the fields of a resource's status that this program manages. Removes fields that this program set before,
-    /// if they are not in the new status.
+    /// Sets fields in the status of a resource. Removes fields that this program set earlier and that are not in this
+    /// status. Fields of other programs remain.
     ///
     /// # Errors
     ///

@@ -11,14 +11,14 @@ const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 const MASTERS: &str = "system:masters";
 
-/// Roles and their bindings to users. Lives as long as its manifests.
+/// Roles, and the bindings that give them to users, from the manifests of a test.
 #[derive(Debug, Default)]
 pub(crate) struct Roles {
     rules: Vec<(Name, Vec<PolicyRule>)>,
     bindings: Vec<Binding>,
 }
 
-/// The name of a role or a binding, and its namespace unless it belongs to the whole cluster.
+/// The name of a role or a binding, with its namespace. One that belongs to the whole cluster has no namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Name {
     namespace: Option<String>,
@@ -33,7 +33,8 @@ struct Binding {
 }
 
 impl Roles {
-    /// Adds an object if it is a role or a binding. Returns an error if such an object cannot be read.
+    /// Adds an object if it is a role or a binding of roles, and ignores all other objects. Returns an error if a role
+    /// or a binding cannot be read.
     pub(crate) fn add(&mut self, object: &Value) -> Result<(), String> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
         if text("/apiVersion") != Some(RBAC) {
@@ -76,7 +77,8 @@ impl Roles {
         });
     }
 
-    /// Returns whether a user may do this. [`MASTERS`] may do everything; other users need a role that allows it.
+    /// Returns whether a user may do this. The group [`MASTERS`] may do everything; all other users need a role that
+    /// allows it.
     pub(crate) fn access(&self, user: &UserInfo, action: &AccessAttributes) -> Access {
         let allowed = |reason: String| Access {
             allowed: true,
@@ -128,7 +130,8 @@ fn read<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
         .map_err(|error| format!("the {} {name} cannot be read: {error}", object["kind"]))
 }
 
-/// Returns whether a subject of a binding in this namespace is this user, or a group of the user.
+/// Returns whether the subject of a binding is this user, or a group to which the user belongs. `namespace` is the
+/// namespace of the binding.
 fn is_user(subject: &Subject, user: &UserInfo, namespace: Option<&str>) -> bool {
     match subject.kind.as_str() {
         "User" => subject.name == user.username,
@@ -144,7 +147,7 @@ fn is_user(subject: &Subject, user: &UserInfo, namespace: Option<&str>) -> bool 
     }
 }
 
-/// Returns whether a rule allows an action, like `RuleAllows` of Kubernetes' RBAC authorizer.
+/// Returns whether a rule of a role allows an action, like `RuleAllows` of Kubernetes' RBAC authorizer.
 fn allows(rule: &PolicyRule, action: &AccessAttributes) -> bool {
     let contains = |list: &[String], text: &str| list.iter().any(|entry| entry == "*" || entry == text);
     let is_verb = |verb: &str| contains(&rule.verbs, verb);
@@ -234,7 +237,8 @@ mod tests {
                 ("ClusterRole", "scaler"),
                 json!([{"kind": "Group", "name": "dev"}]),
             ),
-            // These roles belong to another namespace, or do not exist.
+            // The next two bindings have no effect: the role `web` is in another namespace, and the role `gone` does
+            // not exist.
             binding(
                 "RoleBinding",
                 Some("ops"),

@@ -4,8 +4,8 @@ use admittance_admission::{
     LabelOperator, LabelSelector, Labels, NAME_PART_LENGTH, Requirement, is_dns_subdomain, is_name_part,
 };
 
-// The limits of a selector: its length in bytes, and the number of its requirements. Every object is compared with each
-// requirement.
+// The next two constants limit a selector, because every object is compared with each of its requirements: its length
+// in bytes, and the number of its requirements.
 const LENGTH: usize = 4 << 10;
 const REQUIREMENTS: usize = 64;
 
@@ -16,7 +16,7 @@ pub(crate) struct TextSelector {
     bounds: Vec<Bound>,
 }
 
-/// A requirement `key>1` or `key<9`: the label must be a whole number above or below the bound.
+/// A requirement `key>1` or `key<9`: the value of the label must be a whole number above or below the bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Bound {
     key: String,
@@ -65,7 +65,7 @@ impl TextSelector {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word<'a> {
-    /// A sign: one of `( ) , ! = == != < >`.
+    /// A sign of the grammar: one of `( ) , ! = == != < >`.
     Sign(&'a str),
     Name(&'a str),
 }
@@ -196,7 +196,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a list such as `(a, b)`. If there is nothing between two commas, that is an empty value.
+    /// Reads a list of values such as `(a, b)`. If there is nothing between two commas, that counts as an empty value.
     fn values(&mut self, operator: &str) -> Result<Vec<String>, String> {
         if self.take() != Some(Word::Sign("(")) {
             return Err(format!("`{operator}` needs values in parentheses"));

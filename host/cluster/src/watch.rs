@@ -1,4 +1,4 @@
-//! Watches the objects of a kind.
+//! Watches the objects of a kind, and keeps a cache of them.
 
 use std::{fmt::Debug, pin::pin, sync::Arc, time::Duration};
 
@@ -22,11 +22,11 @@ use crate::{
 
 /// The time after which a watch is renewed, in seconds, so that a dead connection is noticed.
 const WATCH_SECONDS: u32 = 60;
-/// The pause after the first failure. It doubles with each further failure, up to `LONGEST_WAIT`.
+/// The pause after the first failure of a watch. It doubles with each further failure, up to `LONGEST_WAIT`.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// The cache and the health of a watch. The watch shares them with lookups.
+/// The cache and the health of a watch. The watch writes them, and lookups read them.
 #[derive(Debug)]
 pub(crate) struct View<V> {
     pub(crate) cache: Cache<V>,
@@ -66,19 +66,20 @@ impl Pace {
         }
     }
 
-    /// Starts again with the shortest pause, after the watch has worked.
+    /// Resets the pause to the shortest, because the watch has worked.
     fn reset(&mut self) {
         self.waits.reset();
         self.has_expired = false;
     }
 
-    /// Waits before the next attempt, longer after each failure. The wait ends early when the API server answers again,
-    /// so that all replicas notice changes at the same time. Refusals are retried, since a starting server rejects all
-    /// requests.
+    /// Waits before the next attempt to watch, longer after each failure. The wait ends early when the API server
+    /// answers a request, so that all replicas notice changes at about the same time. Refused watches are retried,
+    /// because a starting server refuses all requests.
     pub(crate) async fn wait(&mut self) {
         let pause = sleep(self.waits.after_failure());
         let answers = async {
-            // Ends when the API server answers. The sender lives as long as the connection.
+            // Waits until the API server answers a request. There is always a sender, because it lives as long as the
+            // connection.
             while self.answers.changed().await.is_ok() && !*self.answers.borrow() {}
         };
         let does_answer = tokio::select! {
@@ -91,8 +92,8 @@ impl Pace {
         self.answers.mark_unchanged();
     }
 
-    /// Handles an expired watch: returns at once the first time, but waits if the watch expires again before it has
-    /// worked.
+    /// Handles an expired watch: returns at once the first time. If the watch expires again before it has delivered
+    /// anything, waits first.
     async fn expired(&mut self) {
         if std::mem::replace(&mut self.has_expired, true) {
             self.wait().await;
@@ -100,7 +101,7 @@ impl Pace {
     }
 }
 
-/// The objects of a kind that are watched.
+/// Which objects of a kind are watched.
 #[derive(Clone, Debug)]
 pub(crate) enum Selection {
     All,
@@ -131,8 +132,8 @@ where
     }))
 }
 
-/// Fills the view and keeps it up to date. Never returns. `entry` returns the part of an object that is cached; changes
-/// of other parts are not signalled. `permission` is appended to the message about a refusal.
+/// Fills the view and keeps it up to date. Never returns. `entry` returns the part of an object that is cached; if
+/// another part changes, nothing is signalled. `permission` is appended to the message about a refusal.
 pub(crate) async fn follow<K, V>(
     connection: &Connection,
     api: impl Fn(Client) -> Api<K>,
@@ -224,7 +225,7 @@ fn take<K, V: PartialEq>(event: Event<K>, view: &View<V>, entry: &impl Fn(K) -> 
 }
 
 enum Problem {
-    /// The server has already deleted changes that the watch has not seen (status 410).
+    /// The server no longer has the changes since the version from which the watch was to continue (status 410).
     Expired,
     Failed(Verb, RequestError),
 }

@@ -1,4 +1,4 @@
-//! Notices changes of resources by their watch, or else by listing them again.
+//! Notices that resources have changed: by a watch on them, or, while there is no watch, by listing them repeatedly.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -11,19 +11,20 @@ use tokio::time::Instant;
 
 use super::{Resource, ResourceError, Resources};
 
-/// The pause before the next request to an API server that did not answer, or whose resources are not watched.
+/// The pause between two requests while the API server does not answer, or while the resources are not watched.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
 pub(super) struct LastRead {
-    /// The value of [`Resources::changes`] when the last read that found this content began.
+    /// The number that [`Resources::changes`] returned before the resources were read.
     changes: u64,
     at: Instant,
-    /// The version of each resource; `None` if the read failed.
+    /// The version of each resource that was read; `None` if the read failed.
     found: Option<Vec<Version>>,
 }
 
-/// A hash of fields of a resource's metadata that change with its content, but not with its status.
+/// A hash of those fields of a resource's metadata that change whenever its content does, but not when only its status
+/// does.
 pub(super) type Version = u64;
 
 const VERSIONED: [&str; 6] = ["namespace", "name", "uid", "generation", "labels", "annotations"];
@@ -46,7 +47,7 @@ fn versions(resources: &[Resource]) -> Vec<Version> {
 }
 
 impl Resources {
-    /// Returns a counter that grows with every watched change, and whenever the watch goes down or up.
+    /// Returns a counter that grows whenever the watch reports a change, goes down or comes up.
     pub fn changes(&self) -> u64 {
         *self.0.view.health.changes().borrow()
     }
@@ -57,7 +58,8 @@ impl Resources {
         let _ = receiver.wait_for(|number| *number != changes).await;
     }
 
-    /// Returns whether the watch is up. Changes are signalled only while it is up.
+    /// Returns whether the watch on the resources is up. While it is down, [`changes`](Self::changes) does not signal
+    /// that a resource changed.
     pub fn is_watched(&self) -> bool {
         self.0.view.health.is_watching()
     }
@@ -75,7 +77,8 @@ impl Resources {
     }
 
     /// Waits until [`read`](Self::read) may return another result than the last time, or the API server becomes
-    /// unavailable or available. If the future is dropped and this is called again, no change is missed.
+    /// unavailable or available. If the returned future is dropped, and this method is called again, no change is
+    /// missed.
     pub async fn changed(&self) {
         loop {
             let Some(last) = self.0.last.lock().clone() else {

@@ -1,4 +1,4 @@
-//! Conditional changes of one resource.
+//! Changes one resource if it is in an expected state.
 
 use std::path::Path;
 
@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use super::{Resource, ResourceError, Resources};
 
-/// The maximum number of attempts to write while other clients change other fields of the resource.
+/// The maximum number of attempts to write a resource, if each attempt finds that another client has changed it
+/// meanwhile.
 const ATTEMPTS: usize = 5;
 
 /// A change of one resource by a store that reads and writes only some of its fields.
@@ -14,20 +15,20 @@ const ATTEMPTS: usize = 5;
 #[debug("ResourceEdit {{ namespace: {namespace:?}, name: {name:?}, .. }}")]
 pub struct ResourceEdit<'a> {
     pub path: &'a Path,
-    /// Empty for a resource of the whole cluster.
+    /// The namespace of the resource; empty for a resource of the whole cluster.
     pub namespace: &'a str,
     pub name: &'a str,
     /// Returns whether the resource (`None` if it is absent) is in the state that the change expects.
     pub is_before: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
     /// Returns whether the resource (`None` if it is absent) is in the state that the change produces.
     pub is_after: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
-    /// Sets fields of the resource. Without this function, the resource is deleted.
+    /// Sets fields of the resource. If `None`, the resource is deleted.
     pub set: Option<&'a (dyn Fn(&mut Map<String, Value>) + Sync)>,
 }
 
 impl Resources {
-    /// Makes this change if the resource is in the expected state, and returns whether it was. The write fails if the
-    /// resource has changed since it was read, and is repeated if only other fields have changed.
+    /// Changes the resource if it is in the expected state, and returns whether it was. If another client changes the
+    /// resource in the meantime, reads it again, and tries again if it is still in the expected state.
     pub async fn edit(&self, edit: &ResourceEdit<'_>) -> Result<bool, ResourceError> {
         let ResourceEdit { namespace, name, .. } = *edit;
         for _ in 0..ATTEMPTS {
@@ -42,7 +43,8 @@ impl Resources {
             };
             match written {
                 Ok(()) => return Ok(true),
-                // The resource was changed or deleted in the meantime, but may still be in the expected state.
+                // The resource was changed or deleted in the meantime. The next round finds out whether it is still in
+                // the expected state.
                 Err(ResourceError::Conflict(_) | ResourceError::NotFound(_)) if current.is_some() => {}
                 Err(ResourceError::Conflict(_)) => break,
                 Err(ResourceError::Unavailable(reason)) => {

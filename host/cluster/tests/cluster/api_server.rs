@@ -29,7 +29,7 @@ use tokio_rustls::TlsAcceptor;
 
 type Reply = Response<BoxBody<Bytes, Infallible>>;
 
-/// The plural of the kind, the namespace (empty without one) and the name.
+/// The key of an object: the plural of its kind, its namespace (empty without one) and its name.
 type ObjectKey = (String, String, String);
 
 pub(crate) struct ApiServer {
@@ -41,9 +41,9 @@ pub(crate) struct ApiServer {
 struct Shared {
     token: &'static str,
     data: Mutex<Data>,
-    /// Signals every change of `data` to watches and delayed replies.
+    /// Signals every change of `data`, so that watches and delayed replies look at it again.
     changed: watch::Sender<()>,
-    /// The number of times that all connections were broken. When it changes, every open connection ends.
+    /// The number of times that the test broke all connections. When it changes, every open connection ends.
     connection_generation: watch::Sender<u64>,
 }
 
@@ -53,21 +53,23 @@ struct Data {
     version: u64,
     objects: BTreeMap<ObjectKey, Value>,
     changes: Vec<Change>,
-    /// The version up to which changes were deleted. Watches from earlier versions expire.
+    /// The version up to which the server has deleted the changes. A watch that continues from an earlier version has
+    /// expired.
     compacted: u64,
-    /// The verbs and plurals of requests that are refused.
+    /// The requests that the server refuses: their verb and the plural of their kind.
     forbidden: BTreeSet<(String, String)>,
     held: BTreeSet<(String, String)>,
     /// The verb, and the path with its query, of each request so far.
     requests: Vec<(String, String)>,
     open_watches: usize,
     page: usize,
-    /// The plurals of kinds, and the groups, that are not served.
+    /// The plurals of kinds, and the names of groups, that the server does not serve.
     absent: BTreeSet<String>,
     kinds: Vec<DefinedKind>,
-    /// The field of webhooks that the server drops, as if it were older than the field.
+    /// The field of webhooks that the server drops, like a server of a version that does not have the field yet.
     unknown_field: Option<&'static str>,
-    /// The actions that run right before the next write of each verb, such as a write by another client.
+    /// For each verb, the actions that run right before the next write with that verb, such as a write by another
+    /// client.
     before: BTreeMap<String, Vec<Event>>,
     /// The status with which every access review is answered.
     access: Value,
@@ -93,7 +95,7 @@ struct Change {
     object: Value,
 }
 
-/// The kinds of `v1`: kind, plural, whether it is namespaced, and verbs.
+/// The kinds of `v1` that the server serves: kind, plural, whether it is namespaced, and the verbs.
 const CORE: [(&str, &str, bool, &[&str]); 4] = [
     ("Namespace", "namespaces", false, &["get", "list", "watch"]),
     ("Node", "nodes", false, &["get", "list", "watch"]),
@@ -101,7 +103,7 @@ const CORE: [(&str, &str, bool, &[&str]); 4] = [
     ("Secret", "secrets", true, &["get"]),
 ];
 
-/// The kinds of reports: kind, plural and version.
+/// The kinds of reports that the server serves: kind, plural and version.
 const REPORTS: [(&str, &str, &str); 6] = [
     ("Report", "reports", "openreports.io/v1alpha1"),
     ("ClusterReport", "clusterreports", "openreports.io/v1alpha1"),
@@ -217,7 +219,7 @@ impl ApiServer {
         self.change(|data| data.forbidden.remove(&(verb.into(), plural.into())));
     }
 
-    /// Delays answers to this verb and resource until the test releases them.
+    /// Delays answers to requests of this verb and resource until the test calls `release`.
     pub(crate) fn hold(&self, verb: &str, plural: &str) {
         self.change(|data| data.held.insert((verb.into(), plural.into())));
     }
@@ -226,7 +228,7 @@ impl ApiServer {
         self.change(|data| data.held.remove(&(verb.into(), plural.into())));
     }
 
-    /// Limits the number of objects in one reply.
+    /// Limits the number of objects in one reply to a list.
     pub(crate) fn page(&self, page: usize) {
         self.change(|data| data.page = page);
     }
@@ -314,9 +316,9 @@ struct Target {
     name: Option<String>,
     /// Whether the request is for the object's status.
     is_status: bool,
-    /// The name in the field selector of a list or a watch.
+    /// The name that the field selector of a list or a watch requires.
     only: Option<String>,
-    /// The label and its value in the label selector of a list or a watch.
+    /// The label and the value that the label selector of a list or a watch requires.
     label: Option<(String, String)>,
 }
 
@@ -663,8 +665,8 @@ impl Shared {
         Response::new(StreamBody::new(Box::pin(lines)).boxed())
     }
 
-    /// Returns the next line of a watch that has reached version `seen`, the version that it reaches with this line,
-    /// and whether the watch then ends.
+    /// Returns the next line for a watch that has received all changes up to version `seen`. Returns with it the
+    /// version up to which the watch has then received them, and whether the watch then ends.
     fn next_line(&self, target: &Target, seen: u64, is_partial: bool) -> Option<(String, u64, bool)> {
         let data = self.data();
         if seen < data.compacted {
@@ -678,7 +680,7 @@ impl Shared {
             let object = typed(&change.object, target, is_partial);
             return Some((line(change.kind, &object), change.version, false));
         }
-        // The version has grown by changes that this watch does not select, so a bookmark reports the version.
+        // Changes that this watch does not select have raised the version, so a bookmark reports the new version.
         if data.version > seen {
             let object = json!({"kind": target.kind, "apiVersion": target.api_version,
                                 "metadata": {"resourceVersion": data.version.to_string()}});
@@ -688,7 +690,7 @@ impl Shared {
     }
 }
 
-/// Counts as one open watch until it is dropped.
+/// Counts one more open watch until it is dropped.
 struct OpenWatch(Arc<Shared>);
 
 impl OpenWatch {

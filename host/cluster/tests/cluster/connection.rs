@@ -13,7 +13,7 @@ async fn tokens_of_the_kubeconfig_are_sent() {
     setting
         .server
         .put("namespaces", json!({"metadata": {"name": "prod"}}));
-    // (credentials, the expected error)
+    // (credentials in the kubeconfig, the expected error)
     for (user, expected) in [
         (format!("{{token: {TOKEN}}}"), None),
         ("{tokenFile: token}".to_owned(), None),
@@ -74,7 +74,7 @@ async fn invalid_kubeconfigs_are_reported() {
     let setting = Setting::new();
     let good = std::fs::read_to_string(setting.kubeconfig("{token: secret-token}")).unwrap();
     let ca = setting.ca_data();
-    // (the replaced text of a valid kubeconfig, its replacement, the context, a part of the message)
+    // (a text in a valid kubeconfig, its replacement, the context, a part of the message)
     for (old, new, context, said) in [
         ("clusters:", "clusters: [", None, "is not a valid kubeconfig: "),
         (

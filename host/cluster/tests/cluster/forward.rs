@@ -11,7 +11,7 @@ fn request(method: &str, path: &str, body: &str) -> Request<Bytes> {
     Request::builder()
         .method(method)
         .uri(path)
-        // The client's own credentials must not be forwarded. The API server would refuse them.
+        // The client's own credentials must not be forwarded, because the API server would refuse them.
         .header("authorization", "Bearer theirs")
         .header("content-type", "application/json")
         .body(Bytes::from(body.to_owned()))
@@ -47,7 +47,7 @@ async fn requests_are_forwarded_with_the_credentials_of_this_program() {
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body.pointer(pointer), Some(&expected), "{method} {path}");
     }
-    // A refusal of this program's credentials is a reply too.
+    // If the API server refuses this program's credentials, the refusal is forwarded as a reply.
     let other = setting.kubeconfig("{token: another}");
     let other = connect(other, None).await.unwrap();
     let reply = other
@@ -81,7 +81,7 @@ async fn a_missing_namespace_is_created_once() {
         .server
         .put("namespaces", json!({"metadata": {"name": "there"}}));
     let made = || setting.server.count("create", "/namespaces");
-    // (name, the number of requests to create a namespace so far)
+    // (name of a namespace, the number of requests to create a namespace so far)
     for (name, expected) in [("there", 0), ("defaultGroup", 0), ("absent", 1), ("absent", 1)] {
         cluster.ensure_namespace(name).await.unwrap();
         assert_eq!(made(), expected, "{name}");

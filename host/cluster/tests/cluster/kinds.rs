@@ -89,7 +89,8 @@ async fn lookups_give_the_same_answers_before_and_after_the_first_list() {
     setting.server.page(2);
     setting.server.hold("watch", "nodes");
     let cluster = setting.cluster().await;
-    // Without a complete list, each lookup discovers the kind and asks the server.
+    // Because the list of Pods is refused, the cache is never used for them: each lookup discovers the kind and sends a
+    // request.
     setting.server.forbid("list", "pods");
     let node = kind("v1/Node");
     let expected = r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","labels":{"zone":"x"},"resourceVersion":"1"},"status":{"capacity":{"cpu":"4"}}}"#;
@@ -242,7 +243,7 @@ async fn a_long_list_is_returned_in_pages() {
         expected(&with_node)
     );
     assert_eq!(setting.server.count("list", "limit=2"), 4, "two pages each");
-    // The server sends only metadata for a query that needs nothing else.
+    // A query that needs only metadata makes the server send only metadata.
     let mut query = query(None, "tier=web");
     query.fields = labels.clone();
     let sent = cluster.list(&pod, &query, deadline()).await.unwrap();

@@ -10,7 +10,7 @@ use crate::setting::{PATIENCE, Setting, eventually};
 
 const NAME: &str = "admittance";
 
-/// Terms of a Lease that does not expire during a test.
+/// The times of a Lease that does not expire during a test.
 const LONG: ElectionTimes = ElectionTimes {
     duration: Duration::from_secs(600),
     pause: Duration::from_millis(20),
@@ -46,7 +46,7 @@ impl Candidate {
         *self.election.is_leader().borrow()
     }
 
-    /// Ends the candidate without resigning, as if its program were killed.
+    /// Ends the candidate without resigning from the leadership, as if its program were killed.
     async fn vanish(self) {
         self.task.abort();
         let _ = self.task.await;
@@ -77,7 +77,7 @@ async fn one_candidate_leads_until_it_resigns() {
     .await;
     assert!(first.leads() && !second.leads());
 
-    // A change by another program does not end the leadership.
+    // If another program writes the Lease, the leader remains the leader.
     let mut annotated = setting.server.object("leases", "default", NAME).unwrap();
     annotated["metadata"]["annotations"] = json!({"checked": "by hand"});
     setting.server.put_before("replace", "leases", annotated);
@@ -104,7 +104,7 @@ async fn a_leader_resigns_although_its_last_renewal_was_interrupted() {
     let second = Candidate::start(&setting, LONG).await;
     first.task.abort();
 
-    // The server has written a renewal whose reply the first candidate never gets.
+    // The server has stored a renewal by the first candidate, but the candidate never gets the reply.
     let mut renewed = setting.server.object("leases", "default", NAME).unwrap();
     renewed["spec"]["renewTime"] = json!("2026-01-01T00:00:00.000000Z");
     setting.server.put_before("replace", "leases", renewed);

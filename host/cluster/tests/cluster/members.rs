@@ -34,7 +34,7 @@ impl Replica {
         Self { members, task }
     }
 
-    /// Returns the annotations that this replica has received from the others that are alive.
+    /// Returns the annotations that this replica has received from all replicas that are alive, except itself.
     fn received_reports(&self) -> Vec<String> {
         let alive = |member: LeaseMember| member.is_alive.then(|| member.annotations["says"].clone());
         let mut says: Vec<_> = self

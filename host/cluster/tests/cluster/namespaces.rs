@@ -225,8 +225,8 @@ async fn an_expired_watch_is_up_only_after_the_objects_are_listed() {
     assert_eq!(cluster.labels("prod").await, Ok(tier("db")));
 }
 
-/// A starting API server refuses requests until it has read its roles. After such a refusal, the watch must start soon:
-/// this test exceeds its timeout if each round takes as long as the pause after a lasting refusal.
+/// A starting API server refuses requests until it has read its roles, but the watch must start soon afterwards. If
+/// each round waited as long as after a lasting refusal, this test would exceed its timeout.
 #[tokio::test]
 async fn a_watch_starts_soon_after_a_temporary_refusal() {
     let setting = Setting::new();
@@ -251,7 +251,8 @@ async fn a_watch_starts_soon_after_a_temporary_refusal() {
     assert!(tokio::time::timeout(PATIENCE, rounds).await.is_ok());
 }
 
-/// Each success resets the doubling waits. Otherwise, the tenth wait would exceed the timeout of this test.
+/// The pause doubles with each failure, and each success resets it. If it were not reset, the tenth pause would exceed
+/// the timeout of this test.
 #[tokio::test]
 async fn a_watch_that_expires_repeatedly_still_lists_at_once() {
     let setting = Setting::new();

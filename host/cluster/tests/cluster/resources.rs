@@ -97,7 +97,7 @@ async fn a_refused_request_names_the_missing_permission() {
     for verb in ["list", "get", "create", "replace", "delete"] {
         setting.server.forbid(verb, KIND.plural);
     }
-    // (the refused request, the verb to allow)
+    // (the result of the refused request, the verb that the message says to allow)
     for (result, verb) in [
         (resources.list().await.map(|_| ()), "`list`"),
         (resources.get("bkbcs", "a").await.map(|_| ()), "`get`"),

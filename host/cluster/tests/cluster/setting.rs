@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::api_server::ApiServer;
 
-/// A timeout that is generous even on a busy machine.
+/// A timeout that no step of a test exceeds, even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) const TOKEN: &str = "a-token";
@@ -27,12 +27,12 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Starts a server that requires a token.
+    /// Starts an API server that requires a token.
     pub(crate) fn new() -> Self {
         Self::with(TOKEN, false)
     }
 
-    /// Starts a server that requires a client certificate.
+    /// Starts an API server that requires a client certificate.
     pub(crate) fn with_client_certificates() -> Self {
         Self::with("", true)
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{ApiServer, Data, DefinedKind, ObjectKey, Reply, Shared, Target, json, status, typed};
 
 impl ApiServer {
-    /// Serves another kind, as if its CustomResourceDefinition had been created.
+    /// Makes the server serve this kind, as if its CustomResourceDefinition had been created.
     pub(crate) fn define_kind(&self, api_version: &str, plural: &str, kind: &str, is_namespaced: bool) {
         let kind = DefinedKind {
             api_version: api_version.to_owned(),
@@ -23,12 +23,12 @@ impl ApiServer {
         self.change(|data| data.absent.insert(plural.into()));
     }
 
-    /// Serves a removed kind or group again.
+    /// Serves a kind or group again that the test removed.
     pub(crate) fn add_kind(&self, plural: &str) {
         self.change(|data| data.absent.remove(plural));
     }
 
-    /// Drops this field of webhooks, as an API server older than the field would.
+    /// Drops this field of webhooks, as an API server would whose version does not have the field yet.
     pub(crate) fn forget_field(&self, field: &'static str) {
         self.change(|data| data.unknown_field = Some(field));
     }
@@ -48,7 +48,7 @@ impl ApiServer {
         objects.map(|(_, object)| object.clone()).collect()
     }
 
-    /// Returns each change of the objects of a kind, in order: `ADDED`, `MODIFIED` or `DELETED`, and the object.
+    /// Returns each change of the objects of a kind in order: `ADDED`, `MODIFIED` or `DELETED`, and the changed object.
     pub(crate) fn history(&self, plural: &str) -> Vec<(&'static str, Value)> {
         let data = self.shared.data();
         let changes = data.changes.iter().filter(|change| change.place.0 == plural);
@@ -134,7 +134,7 @@ impl Shared {
                 Some(_) => {}
             }
             if has_status(&target.plural) {
-                // A status can be written only at its own path.
+                // A replacement of an object does not change its status, which has a path of its own.
                 set(&mut object, "status", data.objects[&place].get("status"));
             }
             data.put(&target.plural, object);
@@ -142,7 +142,8 @@ impl Shared {
         })
     }
 
-    /// Handles the patches of this program: server-side apply of a whole status or report, and a merge of an event.
+    /// Handles the patches that this program sends: server-side apply of a whole status or report, and a merge patch of
+    /// an event.
     pub(super) fn patch(&self, target: &Target, head: &Parts, body: &Bytes) -> Reply {
         let query = head.uri.query().unwrap_or_default();
         let form = head.headers[CONTENT_TYPE].to_str().unwrap();
@@ -174,7 +175,7 @@ impl Shared {
         })
     }
 
-    /// Applies a whole object by server-side apply, as its only manager.
+    /// Replaces an object by server-side apply, as if no other manager had set fields of it.
     fn apply(&self, target: &Target, object: Value) -> Reply {
         self.write("patch", |data| {
             let place = target.place();
@@ -254,7 +255,8 @@ pub(super) fn has_status(plural: &str) -> bool {
     )
 }
 
-/// Returns the new generation of an object. It grows with every change, except a change of only metadata or status.
+/// Returns the new generation of an object. It is one higher than before, unless only the metadata or the status
+/// changed.
 pub(super) fn generation(before: Option<&Value>, object: &Value) -> u64 {
     let without = |object: &Value| {
         let mut object = object.clone();
@@ -299,7 +301,7 @@ impl Target {
     }
 }
 
-/// Returns which rule of kube-apiserver for `events.k8s.io/v1` a new event breaks.
+/// Returns which rule of kube-apiserver for `events.k8s.io/v1` a new event breaks, if it breaks one.
 fn mistake_in_event(event: &Value) -> Option<&'static str> {
     let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let namespace = match text("/regarding/namespace") {
