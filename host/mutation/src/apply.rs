@@ -7,9 +7,9 @@ use crate::{Mutation, Mutator, Step, location::Steps, mutator::AssignableMetadat
 
 /// Limits the growth and the duration of a mutation.
 pub(crate) struct Growth {
-    /// The size limit of the object, in bytes.
+    /// The largest size of the object during the mutation, in bytes.
     limit: usize,
-    /// The bytes by which the object may still grow.
+    /// The number of bytes by which the object may still grow.
     left: usize,
     deadline: Deadline,
     /// The number of values to visit before the deadline is checked again.
@@ -46,7 +46,7 @@ impl Growth {
         Ok(())
     }
 
-    /// Counts the growth when `after` bytes replace `before` bytes. Fails if the object becomes too large.
+    /// Counts that `after` bytes of the object replace `before` bytes. Fails if the object becomes too large.
     fn replace(&mut self, after: usize, before: usize) -> Result<(), Failure> {
         let left = (self.left + before).checked_sub(after);
         self.left = left.ok_or(PatchError::ResultTooLarge(self.limit))?;
@@ -101,7 +101,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Applies the steps that begin at `index` to a value. Returns whether the value was changed.
+    /// Applies the rest of the location, from the step `index` on, to a value. Returns whether the value was changed.
     fn at(&mut self, value: &mut Value, index: usize) -> Result<bool, Failure> {
         self.growth.visit()?;
         match (self.steps.get(index), value) {
@@ -129,14 +129,15 @@ impl Walk<'_> {
         let mut next = self.missing(index + 1);
         let is_changed = self.at(&mut next, index + 1)?;
         if is_changed {
-            // Only the field's name is counted here: the content was counted when the parts of the new value were set.
+            // Only the field's name is counted here, because setting the parts of the new value counted its content.
             self.growth.replace(name.len() + 4, 0)?;
             object.insert(name.to_owned(), next);
         }
         Ok(is_changed)
     }
 
-    /// Applies the steps that begin at `index` to every item of a list.
+    /// Applies the rest of the location, from the step `index` on, to every item of a list. Returns whether one was
+    /// changed.
     fn each(&mut self, list: &mut [Value], index: usize) -> Result<bool, Failure> {
         let mut is_changed = false;
         if self.may_be(true, index) {
@@ -147,11 +148,11 @@ impl Walk<'_> {
         Ok(is_changed)
     }
 
-    /// Applies the steps that begin at `index` to the items whose key has this value, or to a new item if no item has
-    /// it.
+    /// Applies the rest of the location, from the step `index` on, to each item whose field `key` has the value `of`.
+    /// If there is no such item, adds one.
     fn item(&mut self, list: &mut Vec<Value>, key: &str, of: &Value, index: usize) -> Result<bool, Failure> {
         let mutator = self.mutator;
-        // If the path ends at an item, only the mutation `Assign` is possible, and it sets the whole item.
+        // If the location ends at this item, `Assign` is the only possible mutation, and it sets the whole item.
         let whole = match &mutator.mutation {
             Mutation::Assign(value) if self.is_last(index) => Some(value),
             _ => None,
@@ -163,7 +164,7 @@ impl Walk<'_> {
                 return Ok(false);
             }
             if let Some(value) = whole {
-                // Like Gatekeeper, only the first of several matching items is replaced.
+                // If several items match, only the first is replaced, as in Gatekeeper.
                 return self.replace(item, value.clone());
             }
             is_changed |= self.at(item, index + 1)?;
@@ -187,8 +188,8 @@ impl Walk<'_> {
         Ok(is_added)
     }
 
-    /// Returns whether the path tests allow the value at this step to exist; if `there` is false, whether they allow it
-    /// to be missing.
+    /// Returns whether the mutator's path tests permit what was found at this step: a value if `there` is true, no
+    /// value if it is false.
     fn may_be(&self, there: bool, index: usize) -> bool {
         let mut tests = self.mutator.tests.iter();
         tests.all(|(step, must_exist)| *step != index || *must_exist == there)
@@ -198,7 +199,7 @@ impl Walk<'_> {
         index + 1 == self.steps.len()
     }
 
-    /// Returns the empty list or object that the step with this index expects.
+    /// Returns the value to create where the step `index` finds none: an empty list or an empty object.
     fn missing(&self, index: usize) -> Value {
         match self.steps.get(index) {
             Some(Step::Items { .. }) => Value::Array(Vec::new()),
@@ -249,7 +250,8 @@ impl Walk<'_> {
         Ok(is_other)
     }
 
-    /// Returns the failure for a value of an unexpected type. `index` is the number of steps that lead to the value.
+    /// Returns the failure for a value whose type is not `expected`. The first `index` steps of the location lead to
+    /// the value.
     fn other_type(&self, found: &Value, expected: &'static str, index: usize) -> Failure {
         let at = match index {
             0 => "the object".to_owned(),

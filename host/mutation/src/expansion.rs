@@ -10,13 +10,13 @@ use serde_json::{Map, Value, json};
 
 use crate::{Mutator, mutator::mutate};
 
-/// Generates the object that the control plane will generate from the object of a request, such as the Pod of a
-/// Deployment. Stages see the generated object instead of the request's object.
+/// Generates the object that the control plane will create because of a request, such as the Pod for a Deployment. A
+/// stage then sees the generated object instead of the request's object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expansion {
-    /// The requests whose objects generate another object.
+    /// The rules that select the requests for whose objects another object is generated.
     pub generators: Vec<Rule>,
-    /// The generations, in order: a CronJob generates a Job, and the Job generates a Pod.
+    /// The generations, in order. For example, a Job is generated from a CronJob, and then a Pod from the Job.
     pub steps: Vec<Generation>,
     /// The mutators that are applied to each generated object.
     pub mutators: Arc<[Mutator]>,
@@ -25,7 +25,8 @@ pub struct Expansion {
 /// Describes how one object is generated from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generation {
-    /// The path of the generated object in its generator: `spec` and `template` for the Pod of a Job.
+    /// The path in the generating object at which the generated object is found: `spec` and `template` for the Pod of a
+    /// Job.
     pub source: Vec<String>,
     /// The kind of the generated object.
     pub kind: GroupVersionKind,
@@ -93,7 +94,8 @@ impl Generation {
             );
             Failure::new(FailureKind::Error, message)
         })?;
-        // As in Gatekeeper, the generated object has no user: a controller will create it.
+        // A controller will create the generated object, so the request to create it has no known user, as in
+        // Gatekeeper.
         let mut seen = request.clone();
         seen.operation = Operation::Create;
         seen.resource = self.kind.guess_resource();
@@ -109,17 +111,17 @@ impl Generation {
     }
 }
 
-/// The parts of a generated object that do not come from its generator's content.
+/// The parts of a generated object that are not copied from the object from which it is generated.
 struct Template {
     generation: Generation,
     name: String,
     namespace: Option<String>,
-    /// The owner reference to the generator; `None` if the generator has no name.
+    /// The owner reference to the object from which this one is generated; `None` if that object has no name.
     owner: Option<Value>,
 }
 
 impl Template {
-    /// Builds the generated object; returns `None` if the generator has no object at the path `source`.
+    /// Builds the generated object; returns `None` if `generator` contains no object at the path `source`.
     fn object(self, generator: Option<&Value>) -> Option<Object> {
         let Generation { source, kind } = self.generation;
         let found = source

@@ -1,6 +1,6 @@
 //! Replaces the registry, repository, or tag in names of container images.
 
-/// The parts of an image's name that a mutator sets. `None` leaves a part as it is.
+/// The parts of an image's name that a mutator replaces. A part that is `None` is not changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageParts {
     /// The registry, such as `registry.example.com:5000`.
@@ -23,7 +23,7 @@ impl ImageParts {
         format!("{domain}{slash}{path}{tag}")
     }
 
-    /// Returns whether the first segment of the path would be parsed as a domain.
+    /// Returns whether the first segment of `path` would be mistaken for a domain if it began an image's name.
     pub fn path_has_domain(&self) -> bool {
         self.path
             .as_deref()
@@ -31,7 +31,7 @@ impl ImageParts {
     }
 }
 
-/// Splits an image's name into domain and rest; returns `None` if the name has no domain.
+/// Splits an image's name into the domain and the rest; returns `None` if the name has no domain.
 fn split_domain(image: &str) -> Option<(&str, &str)> {
     let (domain, rest) = image.split_once('/')?;
     (domain.contains(['.', ':']) || domain == "localhost").then_some((domain, rest))

@@ -1,8 +1,8 @@
 //! Implements the mutators and expansion templates of Gatekeeper.
 //!
-//! [`Mutators`] is a hook that sets values at locations of an object. An [`Expansion`] shows a stage the object that
-//! the control plane will generate from the object of a request. Another crate parses the documents of mutators and
-//! expansions.
+//! [`Mutators`] is a hook that sets values at locations of an object. An [`Expansion`] generates the object that the
+//! control plane will create because of a request, so that a stage sees this object. Another crate parses the documents
+//! of mutators and expansions.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod apply;

@@ -4,26 +4,26 @@ use std::{fmt, iter::Peekable, str::Chars};
 
 use serde_json::Value;
 
-/// A path into an object, in which an item of a list is identified by one of its fields:
+/// The location of a value in an object, which identifies an item of a list by one of the item's fields:
 /// `spec.containers[name: *].image`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldLocation(Vec<Step>);
 
-/// One step of a location.
+/// One step on the way to the location of a mutator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Leads to a field of an object.
     Field(String),
     /// Leads to items of a list of objects.
     Items {
-        /// The field that identifies an item.
+        /// The field that identifies an item of the list.
         key: String,
-        /// The value of the key, a string or a whole number; `None` selects all items.
+        /// The value of the field `key` in the selected items, a string or a whole number; `None` selects all items.
         value: Option<Value>,
     },
 }
 
-/// The reason why a text is not a location.
+/// The reason why a text is not a valid location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a location: {found}, where {expected} is expected")]
 pub struct LocationError {
@@ -61,13 +61,14 @@ impl FieldLocation {
         }
     }
 
-    /// Returns the steps. The first one is a field.
+    /// Returns the steps of the location. The first one leads to a field.
     pub fn steps(&self) -> &[Step] {
         &self.0
     }
 
     /// Returns whether no object can have both locations: one expects a list where the other expects an object, or they
-    /// identify the items of a list by different fields. `one_type` and `other_type` are the types at their ends.
+    /// identify the items of a list by different fields. `one_type` is the type of the value at this location,
+    /// `other_type` of the value at `other`.
     pub fn contradicts(&self, one_type: LocationType, other: &Self, other_type: LocationType) -> bool {
         for (index, (one, two)) in self.0.iter().zip(&other.0).enumerate() {
             match (one, two) {
@@ -87,7 +88,7 @@ impl FieldLocation {
         false
     }
 
-    /// Returns the type of the value to which this step leads.
+    /// Returns the type of the value to which the step `index` leads. For the last step, this is `at_end`.
     fn location_type(&self, index: usize, at_end: LocationType) -> LocationType {
         match self.0.get(index + 1) {
             Some(Step::Field(_)) => LocationType::Object,
@@ -100,15 +101,15 @@ impl FieldLocation {
 /// The type of a value at a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocationType {
-    /// The value is an object.
+    /// The value at the location is an object.
     Object,
-    /// The value is a list of objects that are identified by a field.
+    /// The value at the location is a list of objects that are identified by a field.
     List,
-    /// The value is a list whose order does not matter.
+    /// The value at the location is a list whose order does not matter.
     Set,
-    /// The value is a string.
+    /// The value at the location is a string.
     Text,
-    /// The value can have any type, because the mutator sets the whole value.
+    /// The value at the location can have any type, because the mutator sets the whole value.
     Any,
 }
 
@@ -119,7 +120,7 @@ impl fmt::Display for FieldLocation {
     }
 }
 
-/// Formats the beginning of a location for messages.
+/// Formats the first steps of a location, for messages.
 pub(crate) struct Steps<'a>(pub(crate) &'a [Step]);
 
 impl fmt::Display for Steps<'_> {
@@ -167,10 +168,10 @@ fn is_plain(c: char) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
     Word(String),
-    /// A number in digits without quotes.
+    /// A number that is written in digits, without quotes.
     Number(String),
     Sign(char),
-    /// The text ends before the closing quotation mark.
+    /// A quoted name or value whose closing quotation mark is missing.
     Unclosed,
     End,
 }
@@ -206,7 +207,7 @@ impl Tokens<'_> {
         std::iter::from_fn(|| self.rest.next_if(|c| belongs(*c))).collect()
     }
 
-    /// Reads the text up to this quote; returns `None` if the quote is missing.
+    /// Reads the text up to the closing `quote`; returns `None` if the closing quote is missing.
     fn quoted(&mut self, quote: char) -> Option<String> {
         let mut word = String::new();
         loop {

@@ -13,25 +13,25 @@ use serde_json::Value;
 
 use crate::{FieldLocation, ImageParts, LocationType, apply::Growth, location::Steps};
 
-/// The change that a mutator makes at its location.
+/// The kind of change that a mutator makes at its location, with the new values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mutation {
-    /// Replaces the value.
+    /// Replaces the value at the location with this value.
     Assign(Value),
-    /// Sets the value to the namespace of the object.
+    /// Sets the value at the location to the namespace of the object.
     AssignNamespace,
-    /// Sets the value to the name of the object.
+    /// Sets the value at the location to the name of the object.
     AssignName,
-    /// Appends the values that the list does not contain yet.
+    /// Appends those of the values that the list at the location does not contain yet.
     Merge(Vec<Value>),
-    /// Removes these values from the list.
+    /// Removes these values from the list at the location.
     Prune(Vec<Value>),
-    /// Replaces these parts of an image's name.
+    /// Replaces these parts of the image's name at the location.
     Image(ImageParts),
 }
 
 impl Mutation {
-    /// Returns the type of the value after the mutation.
+    /// Returns the type that the value at the location has after the mutation.
     pub fn location_type(&self) -> LocationType {
         match self {
             Self::Assign(_) | Self::AssignNamespace | Self::AssignName => LocationType::Any,
@@ -41,25 +41,25 @@ impl Mutation {
     }
 }
 
-/// A mutation with its location, and the selection of requests and objects to which it applies.
+/// A mutation with its location, and with what selects the requests and objects to which it applies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mutator {
-    /// The name that audit annotations and failures show.
+    /// The mutator's name, which audit annotations and failures contain.
     pub name: String,
-    /// The rules, namespaces and conditions that select requests.
+    /// The rules, namespaces and conditions that select the requests to which the mutator applies.
     pub requests: StageSpec,
-    /// Selects objects by the labels that they have after the earlier mutators were applied.
+    /// Selects objects by their labels. Labels that earlier mutators have set count.
     pub labels: LabelSelector,
     pub(crate) location: FieldLocation,
     pub(crate) mutation: Mutation,
-    /// The path tests: the index of a step, and whether the value at this step must exist or must be absent.
+    /// The mutator's path tests. Each consists of the index of a step, and whether the value at this step must exist.
     pub(crate) tests: Vec<(usize, bool)>,
 }
 
 /// The reason why a path test is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathTestError {
-    /// The path is not the beginning of the location.
+    /// The path of the test is not the beginning of the mutator's location.
     #[error("{test} is not the beginning of the location {location}")]
     NotAPrefix {
         /// The path that the test checks.
@@ -67,7 +67,7 @@ pub enum PathTestError {
         /// The location of the mutator.
         location: String,
     },
-    /// Two tests contradict each other.
+    /// Two tests contradict each other: one forbids a value at this path, the other demands it or a value inside it.
     #[error("the tests contradict each other: {0} must not exist, and what must exist is there or in it")]
     Contradiction(String),
 }
@@ -154,7 +154,7 @@ impl Mutators {
     /// The key of the audit annotation that names the mutators that changed the object.
     pub const ANNOTATION: &'static str = "mutators";
 
-    /// Returns a hook that applies these mutators.
+    /// Returns a hook that applies these mutators in this order.
     pub fn new(mutators: impl Into<Arc<[Mutator]>>, namespaces: Arc<dyn NamespaceSource>) -> Self {
         Self {
             mutators: mutators.into(),
@@ -203,8 +203,8 @@ pub(crate) async fn mutate(
         let selected = selected.iter().filter_map(|index| mutators.get(*index)).collect();
         let run = Run {
             selected,
-            // Gatekeeper also limits the number of rounds: each mutator may need a round of its own, and the last round
-            // changes nothing.
+            // As in Gatekeeper, each mutator may need a round of its own, and one more round has to find that nothing
+            // changes.
             rounds: mutators.len() + 1,
             metadata: &metadata,
         };
@@ -219,8 +219,8 @@ pub(crate) struct AssignableMetadata {
 }
 
 impl AssignableMetadata {
-    /// Reads the name and namespace from the object, or from the request if the object does not have them yet: the
-    /// control plane may add them later.
+    /// Reads the object's name and namespace. If the object does not have them yet, because the control plane adds them
+    /// later, takes those of the request.
     fn read(object: &Object, namespace: Option<&str>, name: &str) -> Self {
         let of = |pointer: &str, otherwise: &str| {
             let text = object.value().pointer(pointer).and_then(Value::as_str);
@@ -244,8 +244,8 @@ impl Run<'_> {
         let original = object.value();
         let mut growth = Growth::for_size(object.text().len(), deadline);
         let mut current = original.clone();
-        // The object of the previous round is kept as a hash, because a copy would take as much memory as the object.
-        // The keys of the hash are random, so that no client can prepare objects with equal hashes.
+        // The object after the previous round is kept as a hash, because a copy would take as much memory as the
+        // object. The hash has random keys, so that no client can prepare objects with equal hashes.
         let hashes = RandomState::new();
         let mut previous = None;
         let mut changed = Vec::new();
@@ -270,7 +270,7 @@ impl Run<'_> {
         Err(Failure::new(FailureKind::Error, message))
     }
 
-    /// Applies each mutator once. Returns whether any of them changed the object.
+    /// Applies each of the mutators once. Returns whether any of them changed the object.
     fn round(
         &self,
         current: &mut Value,

@@ -1,4 +1,4 @@
-//! Tests stages that see the objects generated from the objects of requests.
+//! Tests stages that do not see the object of a request but the object that will be generated from it.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use admittance_admission::{
 use admittance_mutation::{Expansion, FieldLocation, Generation, Mutation, Mutator};
 use serde_json::{Value, json};
 
-/// Denies every request with a message that describes the object.
+/// A hook that denies every request with a message that describes the object.
 struct DenyWithObject;
 
 #[async_trait]
@@ -166,7 +166,7 @@ async fn selectors_and_rules_match_generated_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_without_a_template_to_generate_from_fails_the_stage() {
+async fn expansion_fails_the_stage_if_the_job_has_no_pod_template() {
     let mut object = cron_job();
     object["spec"]["jobTemplate"]["spec"] = json!({"template": []});
     let StageResult::Failed { failure, .. } = result(stage(), object).await else {
@@ -179,7 +179,7 @@ async fn an_object_without_a_template_to_generate_from_fails_the_stage() {
     );
 }
 
-/// Allows every request, and records the memory address of the object's text.
+/// A hook that allows every request, and records the memory address of the object's text.
 struct Remember(Arc<Mutex<Vec<usize>>>);
 
 #[async_trait]

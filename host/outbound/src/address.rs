@@ -10,14 +10,14 @@ use std::{
 use admittance_admission::{HttpGrant, IpNet};
 use hyper_util::client::legacy::connect::dns::Name;
 
-/// Resolves host names for one grant, to public addresses and addresses in the networks that the grant names.
+/// Resolves host names for one grant. Returns only public addresses, and addresses in networks that the grant lists.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolver {
     pub(crate) fixed: Arc<BTreeMap<String, IpAddr>>,
     pub(crate) networks: Arc<[IpNet]>,
 }
 
-/// The error if the grant allows none of the addresses of a host name.
+/// The error if a host name has addresses, but the grant allows none of them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{host}` resolves to {address}, which is not a public address; if that is intended, add `{address}` or its \
@@ -48,7 +48,8 @@ impl Resolver {
     }
 }
 
-/// Returns the networks that are allowed besides public addresses. If the origin is an IP address, none is needed.
+/// Returns the networks to which a request with this grant may be sent in addition to public addresses. An origin that
+/// is an IP address needs none, because no name is resolved.
 pub(crate) fn networks(grant: &HttpGrant) -> Vec<IpNet> {
     let mut networks = grant.networks.clone();
     if grant.origin.is_localhost() {
@@ -64,7 +65,7 @@ fn may_be_dialled(address: IpAddr, networks: &[IpNet]) -> bool {
 }
 
 /// IPv4 networks that are not public (RFC 6890 and its registry), and the address of Azure's metadata service. The
-/// metadata services of other clouds have link-local or private addresses.
+/// metadata services of other clouds need no entry, because they have link-local or private addresses.
 const NOT_PUBLIC_V4: [(Ipv4Addr, u8); 17] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -85,7 +86,8 @@ const NOT_PUBLIC_V4: [(Ipv4Addr, u8); 17] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// Networks of IPv6's global unicast space that are not public: protocol assignments, 6to4, and documentation.
+/// Networks that are not public although they lie in IPv6's global unicast space: protocol assignments, 6to4, and
+/// documentation.
 const NOT_PUBLIC_V6: [(Ipv6Addr, u8); 4] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
@@ -100,7 +102,8 @@ fn is_public(address: IpAddr) -> bool {
         IpAddr::V4(_) => !NOT_PUBLIC_V4
             .iter()
             .any(|(network, length)| is_in((*network).into(), *length)),
-        // NAT64 translates addresses with this prefix to IPv4 addresses (RFC 6052).
+        // NAT64 translates addresses with this prefix to IPv4 addresses (RFC 6052), so the IPv4 address has to be
+        // public.
         IpAddr::V6(v6) if is_in(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0).into(), 96) => {
             let [.., a, b, c, d] = v6.octets();
             is_public(Ipv4Addr::new(a, b, c, d).into())

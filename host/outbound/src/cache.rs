@@ -38,7 +38,7 @@ impl Key {
     }
 }
 
-/// A response, and the policy that decides when it may be used again.
+/// A cached response, with the policy that decides when it may be used again.
 #[derive(Debug)]
 pub(crate) struct Stored {
     policy: CachePolicy,
@@ -46,7 +46,7 @@ pub(crate) struct Stored {
     size: u64,
 }
 
-/// A cache with a limit on the total size of its responses. The least recently used ones are evicted.
+/// A cache of responses whose total size is limited. If it is full, the least recently used responses are evicted.
 #[derive(Debug)]
 pub(crate) struct Cache {
     limit: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Cache {
 
 #[derive(Debug, Default)]
 struct Entries {
-    /// Each response with the number of its last use. This number is the response's key in `by_use`.
+    /// For each key, the number of the last use of its response, and the response. The number is the key in `by_use`.
     by_key: HashMap<Arc<Key>, (u64, Arc<Stored>)>,
     by_use: BTreeMap<u64, Arc<Key>>,
     uses: u64,
@@ -101,13 +101,13 @@ impl Entries {
 /// The result of looking up a request in the cache.
 pub(crate) enum CacheLookup {
     Answer(Answer),
-    /// The stored response is stale. A request with these headers lets the server confirm it instead of sending it
-    /// again.
+    /// The stored response is stale. If the request is sent with these headers, the server can confirm that the
+    /// response is still valid, and need not send it again.
     Revalidate(Arc<Stored>, HeaderMap),
     Send,
 }
 
-/// The options of a private cache, as no response is shared between keys. Freshness is never guessed.
+/// The options of a private cache, because no two keys share a response. How long a response is fresh is never guessed.
 const OPTIONS: CacheOptions = CacheOptions {
     shared: false,
     cache_heuristic: 0.0,
@@ -115,16 +115,17 @@ const OPTIONS: CacheOptions = CacheOptions {
     ignore_cargo_cult: false,
 };
 
-/// The estimated memory of a response without its strings, in bytes.
+/// The estimated memory that a cached response needs besides its body, URI and headers, in bytes.
 const OVERHEAD: usize = 1 << 10;
-/// The estimated memory of a header without its name and value, in bytes.
+/// The estimated memory that a header of a cached response needs besides its name and value, in bytes.
 const HEADER_OVERHEAD: usize = 1 << 8;
 
-/// The largest `Age` of a cached response, in seconds. Values near the maximum would overflow in the policy.
+/// The largest `Age` header of a response that is cached, in seconds. Much larger values would overflow in the cache
+/// policy.
 const OLDEST: u64 = 365 * 24 * 3600;
 
 impl Cache {
-    /// Creates a cache of this size in bytes; returns `None` if the size is 0.
+    /// Creates a cache for `limit` bytes of responses; returns `None` if the limit is 0.
     pub(crate) fn new(limit: u64) -> Option<Self> {
         (limit > 0).then(|| Self {
             limit,
@@ -136,8 +137,8 @@ impl Cache {
         self.entries.lock()
     }
 
-    /// Returns whether the cache may answer the request. It may not if the plugin itself sets credentials, conditions
-    /// or ranges.
+    /// Returns whether the request may be answered from the cache: it must be a GET request in which the plugin sets no
+    /// credentials, conditions or ranges.
     pub(crate) fn may_answer(request: &request::Parts) -> bool {
         let own = [
             header::AUTHORIZATION,
@@ -165,7 +166,7 @@ impl Cache {
         }
     }
 
-    /// Removes the cached responses of a URI, because a request may change what it returns.
+    /// Removes all cached responses of a URI. Called when a request to this URI may change what it returns.
     pub(crate) fn invalidate(&self, uri: &Uri) {
         let mut entries = self.entries();
         let keys: Vec<_> = entries
@@ -185,8 +186,8 @@ impl Cache {
         self.keep_with(key, request, &head.headers, policy, body);
     }
 
-    /// Returns the stored response if the server confirmed it. If the confirmation is for a different response, removes
-    /// the stored one and returns `None`.
+    /// Returns the stored response if the server's reply `head` confirms it. If the reply is about another version of
+    /// the response, removes the stored response and returns `None`.
     pub(crate) fn validated(
         &self,
         key: Key,
@@ -232,7 +233,7 @@ impl Cache {
         let size = body.len() + path + texts(&request.headers) + texts(headers) + OVERHEAD;
         let stored = Stored {
             policy,
-            // The body is copied, because a slice would keep its whole buffer in memory.
+            // The body is copied, because `body` may be a slice of a larger buffer, which it would keep in memory.
             body: Bytes::copy_from_slice(body),
             size: size as u64,
         };
@@ -240,8 +241,8 @@ impl Cache {
     }
 }
 
-/// Returns whether the response can be used again, at least after the server has confirmed it. A response that is never
-/// fresh and has no validator would only occupy memory.
+/// Returns whether the response can be used again, be it only after the server has confirmed it. Other responses, which
+/// are never fresh and have no validator, would only occupy memory.
 fn is_reusable(policy: &CachePolicy, headers: &HeaderMap) -> bool {
     !policy.is_stale(Moment::now().0)
         || headers.contains_key(header::ETAG)
@@ -282,7 +283,8 @@ mod tests {
         entries.insert(key("/d"), stored(40), 100);
         let kept = ["/a", "/b", "/c", "/d"].map(|path| entries.get(&key(path)).is_some());
         assert_eq!((kept, entries.size), ([true, false, true, true], 100));
-        // A replaced entry counts once, and an entry that is too large removes no other.
+        // An entry that replaces another counts once. An entry that is larger than the whole cache is not stored, and
+        // evicts no other.
         entries.insert(key("/a"), stored(10), 100);
         assert_eq!(entries.size, 80);
         entries.insert(key("/e"), stored(101), 100);

@@ -28,16 +28,18 @@ use tower::{BoxError, ServiceExt as _, service_fn, util::BoxCloneSyncService};
 
 use crate::{OutboundConfig, address::Resolver};
 
-/// The limit for connecting. A lost SYN is sent again after one second, and may still be answered within the limit.
+/// The time limit for connecting to a server. If the first SYN is lost, TCP sends it again after one second, which
+/// leaves a second for the reply.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The time after which an idle connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The number of idle connections that are kept to each server.
+/// The maximum number of idle connections to each server.
 const IDLE_CONNECTIONS: usize = 16;
 
-/// The number of pools that are kept. The grants of an installation have few different lists of networks.
+/// The maximum number of connection pools. An installation needs few, because its grants have few different lists of
+/// networks.
 const POOLS: usize = 64;
 
 pub(crate) type Pool = Client<
@@ -45,7 +47,8 @@ pub(crate) type Pool = Client<
     Full<Bytes>,
 >;
 
-/// One pool per list of granted networks, so that no stage uses a connection to an address outside its grant.
+/// One connection pool for each list of networks that grants contain. Pools are not shared between lists, so that no
+/// stage uses a connection to an address that its own grant does not allow.
 #[derive(derive_more::Debug)]
 #[debug("Pools {{ fixed: {fixed:?}, .. }}")]
 pub(crate) struct Pools {
@@ -70,7 +73,7 @@ impl Pools {
         if let Some(pool) = pools.get(&networks) {
             return pool.clone();
         }
-        // All pools are dropped, because it is not known which of them a grant still uses.
+        // It is not known which pools are still needed, so all of them are dropped.
         if pools.len() >= POOLS {
             pools.clear();
         }
@@ -88,7 +91,7 @@ impl Pools {
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
         let https = HttpsConnectorBuilder::new()
             .with_tls_config(self.tls.clone())
-            // A grant allows plain HTTP only to loopback addresses.
+            // Plain HTTP is safe here, because a grant allows it only to loopback addresses.
             .https_or_http()
             .enable_http1()
             .enable_http2()
@@ -98,7 +101,7 @@ impl Pools {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            // A request is only sent again if no byte of it was sent.
+            // A cancelled request is sent again only if none of its bytes was sent.
             .retry_canceled_requests(true)
             .build(BoxCloneSyncService::new(https.map_response(limited)))
     }

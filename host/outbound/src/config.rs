@@ -10,15 +10,16 @@ use http::HeaderName;
 /// The configuration of the requests that plugins send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboundConfig {
-    /// A PEM file of CAs that are trusted in addition to the operating system's.
+    /// A PEM file of CAs that are trusted in addition to those of the operating system.
     pub ca: Option<PathBuf>,
-    /// The largest body of a response, in bytes. Default: 1 MiB.
+    /// The largest body of a response to a plugin's request, in bytes. Default: 1 MiB.
     pub response_limit: usize,
     /// The size of the response cache in bytes; 0 disables it. Default: 16 MiB.
     pub cache_size: u64,
-    /// The credentials that grants may name.
+    /// The credentials that grants may use, by name.
     pub credentials: BTreeMap<String, Credential>,
-    /// The addresses of host names, used instead of DNS. Grants limit them like addresses from DNS.
+    /// The addresses of these host names, instead of those that DNS returns. A grant must allow them like addresses
+    /// from DNS.
     pub resolve: BTreeMap<String, IpAddr>,
 }
 
@@ -34,13 +35,13 @@ impl Default for OutboundConfig {
     }
 }
 
-/// A secret in a file, which is added to requests to some origins. The file is read for each request.
+/// A secret that is added to a plugin's requests to some origins. It is in a file, which is read for each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
     pub file: PathBuf,
-    /// The only origins that may get the secret, even if a definition grants others.
+    /// The origins to which the secret may be sent. It is sent to no other origin, even if a definition grants requests
+    /// to it.
     pub origins: BTreeSet<HttpOrigin>,
-    /// The header whose value is the content of the file. Default: `Authorization` with the content as a bearer
-    /// token.
+    /// The header that contains the secret. Default: `Authorization`, with the secret as a bearer token.
     pub header: Option<HeaderName>,
 }

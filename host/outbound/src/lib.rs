@@ -1,9 +1,9 @@
 //! HTTP requests that plugins send.
 //!
 //! [`Outbound`] sends only requests that the stage's grant allows: with https, or with http to a loopback address that
-//! the grant names, without proxies and redirects. This crate resolves host names itself, and connects only to
-//! addresses that are public or in a network that the grant names. It also adds the credentials, so that plugins never
-//! have them. Responses are cached as their `Cache-Control` allows.
+//! the grant names. It uses no proxies and follows no redirects. This crate resolves host names itself, and connects
+//! only to addresses that are public or in a network that the grant names. It also adds the credentials, so that
+//! plugins never have them. Responses are cached as their `Cache-Control` allows.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,

@@ -6,15 +6,14 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri, header, request};
 
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
 
-/// The largest body of a request, in bytes. By default, the sandbox has the same limit for a plugin's answer to an
-/// admission request.
+/// The largest body of a plugin's HTTP request, in bytes.
 const BODY_LIMIT: usize = 1 << 20;
 
-/// The maximum number of headers, which servers commonly accept. The next constant is their maximum size in bytes.
+/// The maximum number of headers in a plugin's HTTP request. Servers commonly accept this many.
 const HEADERS_LIMIT: usize = 64;
 const HEADERS_SIZE_LIMIT: usize = 16 << 10;
 
-/// The headers of the connection. The host sets them, and a plugin may not.
+/// The headers that concern the connection. A plugin may not set them, because the host does.
 const OF_THE_HOST: [HeaderName; 11] = [
     header::CONNECTION,
     header::CONTENT_LENGTH,
@@ -29,7 +28,8 @@ const OF_THE_HOST: [HeaderName; 11] = [
     header::UPGRADE,
 ];
 
-/// Converts a plugin's request, which must not have the header `credential`: the caller adds it.
+/// Checks and converts a plugin's request. The request must not contain the header `credential`, because the caller
+/// adds it.
 pub(crate) fn parse(
     request: HttpRequest,
     credential: Option<&HeaderName>,

@@ -32,7 +32,7 @@ const ADVICE: TlsAdvice<'static> = TlsAdvice {
     plain: "check that it is not an http port",
 };
 
-/// The largest content of a credential's file, in bytes.
+/// The maximum size of a file with a credential, in bytes.
 const CREDENTIAL_LIMIT: usize = 8 << 10;
 
 /// Sends the requests of plugins. Lives as long as the program.
@@ -64,7 +64,7 @@ impl Answer {
 }
 
 impl Outbound {
-    /// Creates the sender. It connects at the first request.
+    /// Creates a sender. No connection is opened before the first request.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl Outbound {
         let (head, body) = response.into_parts();
         let limit = self.config.response_limit;
         let too_large = || HttpError::TooLarge(limit as u64);
-        // A body whose announced size is too large is not read.
+        // A body is not read if its `Content-Length` is already too large.
         if body.size_hint().lower() > limit as u64 {
             return Err(too_large());
         }
@@ -150,7 +150,8 @@ impl Outbound {
         }
     }
 
-    /// Returns the credential that the grant names, if it may be sent to the origin.
+    /// Returns the credential that the grant names; `None` if it names none. Fails if the credential may not be sent to
+    /// the origin.
     fn credential(&self, grant: &HttpGrant) -> Result<Option<&Credential>, HttpError> {
         let Some(name) = &grant.credential else {
             return Ok(None);
@@ -177,8 +178,8 @@ impl Credential {
     }
 }
 
-/// Reads the header's value from the credential's file. On failure, a plugin learns only that the credential is
-/// unusable.
+/// Reads the credential's file, and returns the value of the header. If that fails, the plugin learns only that the
+/// credential is unusable.
 async fn read(credential: &Credential, grant: &HttpGrant) -> Result<HeaderValue, HttpError> {
     let unusable = |reason: &dyn std::fmt::Display| {
         let (file, origin) = (credential.file.display(), &grant.origin);

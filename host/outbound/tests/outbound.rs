@@ -38,7 +38,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// The host name in the server's certificate.
+/// The host name in the test server's certificate.
 const HOST: &str = "policy.example.com";
 
 /// A host name that is configured to resolve to a loopback address.
@@ -46,10 +46,10 @@ const ALIAS: &str = "other.example.com";
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
-/// The method, path and relevant headers of each request.
+/// The method, path and relevant headers of each request that the test server received.
 type ReceivedPaths = Arc<Mutex<Vec<String>>>;
 
-/// A server, and a sender that trusts it.
+/// A test server, and a sender that trusts its certificate.
 struct Scene {
     directory: TempDir,
     address: SocketAddr,
@@ -109,7 +109,7 @@ impl Scene {
         format!("{scheme}://{host}:{}", self.address.port())
     }
 
-    /// Returns a grant for the server's host name and its loopback address.
+    /// Returns a grant for the test server's host name, which allows the server's loopback address.
     fn grant(&self) -> HttpGrant {
         HttpGrant {
             networks: vec!["127.0.0.0/8".parse().unwrap()],
@@ -132,7 +132,7 @@ impl Scene {
         std::mem::take(&mut self.seen.lock().unwrap())
     }
 
-    /// Creates a credential for the server, whose file has this content.
+    /// Creates a credential that may be sent to the test server. Its file contains `text`.
     fn credential(&self, text: &str) -> (Credential, PathBuf) {
         let file = self.directory.path().join("token");
         fs::write(&file, text).unwrap();
@@ -151,7 +151,7 @@ async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, seen: Rece
         let (acceptor, seen) = (acceptor.clone(), seen.clone());
         tokio::spawn(async move {
             match acceptor {
-                // A client that does not trust the certificate closes the connection.
+                // If the client does not trust the certificate, it closes the connection during the handshake.
                 Some(acceptor) => {
                     if let Ok(stream) = acceptor.accept(stream).await {
                         serve(stream, seen).await;
@@ -165,7 +165,7 @@ async fn accept(listener: TcpListener, acceptor: Option<TlsAcceptor>, seen: Rece
 
 async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, seen: ReceivedPaths) {
     let service = service_fn(move |request| answer(request, seen.clone()));
-    // The result only says how the client disconnected.
+    // The result is ignored, because it only says how the client disconnected.
     let _ = auto::Builder::new(TokioExecutor::new())
         .serve_connection(TokioIo::new(stream), service)
         .await;
@@ -276,7 +276,7 @@ async fn a_name_that_resolves_to_a_private_address_is_refused() {
         networks: Vec::new(),
         ..scene.grant()
     };
-    // A connection that one grant opened is not reused for a grant that does not allow the address.
+    // The first grant opens a connection. It is not reused for the second grant, which does not allow the address.
     send(&sender, &scene.grant(), scene.get("/")).await.unwrap();
     for grant in [&narrow, &open] {
         let message = denied(send(&sender, grant, scene.get("/")).await);
@@ -367,7 +367,7 @@ async fn a_response_that_is_slow_or_too_large_is_abandoned() {
     assert!(soon.has_passed());
     let large = send(&sender, &scene.grant(), scene.get("/large")).await;
     assert_eq!(large, Err(HttpError::TooLarge(1 << 20)));
-    // The sender still works after the failures.
+    // The sender can still be used after the failed requests.
     assert_eq!(
         send(&sender, &scene.grant(), scene.get("/"))
             .await
@@ -429,7 +429,7 @@ async fn a_credential_is_sent_only_to_its_origins() {
         ..scene.grant()
     };
     send(&sender, &grant("policy"), scene.get("/")).await.unwrap();
-    // A changed credential file is read again.
+    // A credential file that has changed is read again for the next request.
     fs::write(&file, "secret-2").unwrap();
     send(&sender, &grant("policy"), scene.get("/")).await.unwrap();
     assert_eq!(scene.seen(), ["GET / Bearer secret-1", "GET / Bearer secret-2"]);
@@ -491,7 +491,7 @@ async fn responses_are_cached_as_their_headers_allow() {
         assert_eq!((second.status, second.body), (200, first.body), "{path}");
         assert_eq!(scene.seen(), requests, "{path}");
     }
-    // A request with an additional header, which may be the plugin's own credential, gets no cached response.
+    // If a request has an additional header, which may be the plugin's own credential, the cache does not answer it.
     for (name, value) in [
         ("authorization", "Bearer own"),
         ("range", "bytes=0-1"),

@@ -22,7 +22,7 @@ use crate::{
     trail,
 };
 
-/// Creates a file watcher of the operating system that calls the handler for each notification.
+/// A function that opens the operating system's file watcher, which calls the handler for each notification.
 pub(crate) type Open = fn(Handler) -> notify::Result<RecommendedWatcher>;
 
 pub(crate) fn open(handler: Handler) -> notify::Result<RecommendedWatcher> {
@@ -35,7 +35,7 @@ pub(crate) struct EventSignal {
     pub(crate) notify: Notify,
     /// Whether the last event completed a change: a file was closed by its writer, or renamed.
     is_settled: AtomicBool,
-    /// The files that are being written, and when each was last written to.
+    /// The watched files that a program is writing, each with the time of the last write.
     written: Mutex<HashMap<PathBuf, Instant>>,
     /// The watched paths. Writes to other paths are ignored.
     watched: Mutex<Watched>,
@@ -59,13 +59,13 @@ impl EventSignal {
         self.is_settled.load(Ordering::Acquire)
     }
 
-    /// Returns whether any open file was written to within this time. Without the limit, a lost notification about the
-    /// end of a write would hold up all checks.
+    /// Returns whether any watched file is open and was written to within this time. The limit is needed because a lost
+    /// notification about the end of a write would otherwise hold up all checks.
     pub(crate) fn is_written_to(&self, within: Duration) -> bool {
         !self.written_to(within).is_empty()
     }
 
-    /// Returns the open files that were written to within this time, sorted.
+    /// Returns the paths of the watched files that are open and were written to within this time, in sorted order.
     pub(crate) fn written_to(&self, within: Duration) -> Vec<PathBuf> {
         let mut written = self.written.lock();
         written.retain(|_, last| last.elapsed() < within);
@@ -74,12 +74,14 @@ impl EventSignal {
         paths
     }
 
-    /// Records the watched files among these paths as being written, and returns whether there are any.
+    /// Takes paths that were written to. Records those of watched files as being written, and returns whether there are
+    /// any.
     fn record_opened(&self, mut paths: Vec<PathBuf>) -> bool {
         {
             let watched = self.watched.lock();
             paths.retain(|path| {
-                // Log files in a watched directory are written all the time, so their paths are dropped early.
+                // Log files in a watched directory are written all the time. Their paths are dropped here, before the
+                // costly `canonicalize`.
                 if !is_selected_file(path, watched.extensions)
                     && !path.file_name().is_some_and(|name| watched.names.contains(name))
                 {
@@ -143,9 +145,9 @@ impl notify::EventHandler for Handler {
                 self.0.record_closed(&event.paths);
                 self.0.ring(true);
             }
-            // A check opens files, and must not trigger another check.
+            // A check itself opens files, so opening and reading a file must not trigger a check.
             EventKind::Access(_) => {}
-            // The event for closing the file follows, and signals the change.
+            // Creating a file does not complete a change. The event for closing the file follows, and completes it.
             EventKind::Create(CreateKind::File) => {
                 self.0
                     .record_opened(event.paths.into_iter().filter(|path| is_new(path)).collect());
@@ -165,8 +167,8 @@ impl notify::EventHandler for Handler {
     }
 }
 
-/// Returns whether creating the file also opened it, in which case an event for closing it follows. Creating a link
-/// opens nothing.
+/// Returns whether the created path is a file that is open for writing, so that an event for closing it follows.
+/// Creating a symbolic or hard link opens nothing.
 fn is_new(path: &Path) -> bool {
     path.symlink_metadata()
         .is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 1)
@@ -184,8 +186,8 @@ pub(crate) struct DirectoryWatches {
 }
 
 impl DirectoryWatches {
-    /// Creates the registrations. If notifications are unavailable, a warning states `poll`, the interval at which
-    /// changes are looked for instead.
+    /// Creates an empty set of registrations. If the operating system's notifications are unavailable, a warning says
+    /// that changes are found only every `poll`.
     pub(crate) fn new(open: Open, signal: Arc<EventSignal>, poll: Duration) -> Self {
         Self {
             open,
@@ -291,7 +293,7 @@ mod tests {
             ("program.log", None),
             ("chains/pods.yaml", Some(false)),
             ("chains/program.log", None),
-            // This file has the name of a watched file, but is in another directory.
+            // This file has the name of a watched file, but is in a directory that is not watched.
             ("chains/rules.txt", None),
         ] {
             let signal = Arc::new(EventSignal::default());

@@ -20,7 +20,7 @@ use rustix::fs::OFlags;
 
 use crate::Stamp;
 
-/// The number of times that a file is read again because it changed during the read.
+/// The maximum number of times that a file is read because it changes during each read.
 const ATTEMPTS: u32 = 20;
 /// The pause before a file is read again.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -42,7 +42,8 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a regular file for appending. A new file can be read only by its owner, because logs may hold secrets.
+/// Opens a regular file for appending, and creates it if it is missing. Only its owner can read a new file, because
+/// logs may hold secrets.
 ///
 /// # Errors
 ///
@@ -76,7 +77,7 @@ pub fn create_private(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Waits until created, renamed and removed entries of a directory are on disk.
+/// Waits until the creation, renaming and removal of files in a directory have been written to disk.
 ///
 /// # Errors
 ///
@@ -143,7 +144,7 @@ fn read_from(file: &mut File, metadata: &Metadata, limit: u64) -> io::Result<Vec
     }
     file.rewind()?;
     let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
-    // The file may have grown since its size was read.
+    // The file may have grown since its size was read, so the read is limited as well.
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         return Err(too_large(bytes.len() as u64));
@@ -175,7 +176,7 @@ fn check_regular(metadata: &Metadata) -> io::Result<()> {
 pub enum SecretError {
     /// The file cannot be read.
     Unreadable(io::Error),
-    /// Every user of the machine may read it.
+    /// Every user of the machine may read the file with the secret.
     WorldReadable,
 }
 
@@ -220,7 +221,7 @@ pub fn read_secret_to_string(path: &Path, limit: u64) -> Result<String, SecretEr
     Ok(text(read_secret(path, limit)?)?)
 }
 
-/// Returns whether every user of the machine may read the file; `false` if it is missing.
+/// Returns whether every user of the machine may read the file; `false` if the file cannot be opened.
 pub fn is_world_readable(path: &Path) -> bool {
     open(path).is_ok_and(|file| has_world_read(&file).unwrap_or_default())
 }

@@ -5,8 +5,8 @@ use tokio::sync::watch;
 
 use crate::{Fingerprint, Watch, WatchConfig, blocking};
 
-/// A value that is loaded from files, and loaded again when they change. Clones share the value. While the files cannot
-/// be loaded, the last valid value stays in use.
+/// A value that is loaded from files, and loaded again when they change. If that fails, the last valid value stays in
+/// use. Clones share the value.
 #[derive(derive_more::Debug)]
 // The debug text omits the value, which may be secret.
 #[debug("FileValue {{ .. }}")]
@@ -14,15 +14,15 @@ pub struct FileValue<T>(Arc<Inner<T>>);
 
 struct Inner<T> {
     current: watch::Sender<Arc<T>>,
-    /// `None` for a value that never changes, because it does not come from files.
+    /// The files from which the value is loaded; `None` for a value that never changes.
     source: Option<Source<T>>,
 }
 
 struct Source<T> {
     load: Arc<dyn Fn() -> Result<T, String> + Send + Sync>,
-    /// The content of the files just before they were first loaded.
+    /// The fingerprint of the files, taken just before they were first loaded.
     seen: Fingerprint,
-    /// The error, if the current content of the files cannot be loaded.
+    /// The reason why the current content of the files could not be loaded; `None` if it was loaded.
     problem: Mutex<Option<String>>,
 }
 
@@ -87,8 +87,8 @@ impl<T: Send + Sync + 'static> FileValue<T> {
         }
     }
 
-    /// Loads the value again now, and reports it or the error. Use this if the value also depends on something other
-    /// than the files, and that has changed.
+    /// Loads the value again at once, even if the files have not changed, and reports the value or the error. Call this
+    /// when something besides the files changes on which the value depends.
     pub async fn reload(&self, mut report: impl FnMut(Result<&T, &str>)) {
         if let Some(source) = &self.0.source {
             self.load_from(source, &mut report).await;

@@ -59,7 +59,8 @@ impl Fingerprint {
         Self::with(paths, extensions, &mut Digests::default())
     }
 
-    /// Returns one digest of all paths and contents. Every process computes the same digest for them.
+    /// Returns one digest of all paths and contents in this fingerprint. It does not depend on the process, so replicas
+    /// can compare theirs.
     pub fn digest(&self) -> [u8; 32] {
         let mut hasher = Sha256::new();
         for (path, content) in &self.contents {
@@ -75,7 +76,7 @@ impl Fingerprint {
         digests: &mut Digests,
     ) -> Self {
         digests.begin();
-        // Duplicates are dropped, because several stages may use the same file.
+        // Duplicate paths are dropped, because several stages may use the same file.
         let paths: BTreeSet<PathBuf> = paths.into_iter().collect();
         let contents = paths
             .into_iter()
@@ -139,7 +140,7 @@ impl Content {
             return digests.read_digest(path, &metadata).map(Self::File);
         }
         if !metadata.is_dir() {
-            // Opening a pipe would wait for a writer.
+            // The path is not opened, because opening a pipe would wait for a writer.
             return Ok(Self::Other);
         }
         let mut entries = BTreeMap::new();
@@ -150,8 +151,8 @@ impl Content {
             if is_directory && extensions.is_empty() || !is_selected_file(&path, extensions) {
                 continue;
             }
-            // Naming a directory like a file is an operator's mistake. The directory is recorded, so that removing it
-            // is a change.
+            // A directory with a selected extension, such as `a.yaml`, is an operator's mistake. It is recorded, so
+            // that removing it is a change.
             let content = if is_directory {
                 Self::Other
             } else {
@@ -170,11 +171,12 @@ pub(crate) struct Digests {
     next: HashMap<PathBuf, (Stamp, [u8; 32])>,
 }
 
-/// The resolution of the clocks of file systems. A second write within this time may leave the stamp unchanged.
+/// The resolution of the clocks of file systems. If a file is written twice within this time, its stamp may be the same
+/// after both writes.
 const COARSENESS: Duration = Duration::from_secs(2);
 
-/// A file above this size in bytes counts as changed if its stamp has changed: reading it would take long, and no such
-/// file is used.
+/// A file larger than this many bytes is not read, as that would take long: it counts as changed if its stamp has
+/// changed.
 const LARGEST: u64 = 256 << 20;
 
 impl Digests {
@@ -201,7 +203,8 @@ impl Digests {
         #[allow(clippy::disallowed_methods, reason = "it is compared with the times of files")]
         let now = SystemTime::now();
         let mut file = file::open(path)?;
-        // The path may by now lead to a different file, so the stamp is taken from the open file.
+        // The path may by now lead to another file than the one that `metadata` describes, so the stamp is taken from
+        // the open file.
         let stamp = Stamp::from_metadata(&file.metadata()?);
         let digest = digest(&mut (&mut file).take(LARGEST))?;
         if stamp.is_settled(now) {
@@ -224,8 +227,8 @@ fn digest(file: &mut impl Read) -> io::Result<[u8; 32]> {
     }
 }
 
-/// The metadata of a file. Equal stamps mean equal content if the file was read more than two seconds after its last
-/// change.
+/// A file's identity, length and times. If two stamps are equal, so is the content, provided that the file was read
+/// more than two seconds after its last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     file: (u64, u64),
@@ -254,12 +257,13 @@ impl Stamp {
         Sha256::digest(format!("{self:?}")).into()
     }
 
-    /// Returns the time since the file was last written or replaced; `None` if the file's time is in the future.
+    /// Returns how long ago the file was last changed or replaced; `None` if the file's time of change is in the
+    /// future.
     pub fn age(&self, now: SystemTime) -> Option<Duration> {
         now.duration_since(self.changed?).ok()
     }
 
-    /// Returns whether every later change of the file will change its stamp.
+    /// Returns whether the file has not changed for so long that any later change will alter its stamp.
     fn is_settled(&self, now: SystemTime) -> bool {
         self.age(now).is_some_and(|age| age > COARSENESS)
     }

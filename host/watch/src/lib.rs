@@ -27,18 +27,19 @@ pub use self::{
     fingerprint::{Extensions, Fingerprint, Stamp, is_selected_file},
 };
 
-/// The delays after which a [`Watch`] checks for changes.
+/// The delays between an event and the check for changes that a [`Watch`] then makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchConfig {
-    /// A check waits until there was no event for this long, but at most ten times as long. Default: 100 ms.
+    /// The time without events that must pass before a check. A check waits at most ten times this long. Default: 100
+    /// ms.
     pub debounce: Duration,
-    /// The delay in place of `debounce` after a file was closed by its writer or renamed: that file is complete, and
-    /// only changes to other files may follow. Default: 10 ms.
+    /// The delay, instead of `debounce`, if the last event is that a writer closed a file, or that a file was renamed.
+    /// That file is complete, so that the check only has to wait for changes to other files. Default: 10 ms.
     pub settle: Duration,
-    /// The delay after the last write to a file that is still open, and may be incomplete. The check happens after ten
-    /// times this long at the latest. Default: 2 s.
+    /// The delay after a write to a file that is still open, because the file may be incomplete. If writes go on, the
+    /// check happens after ten times this long. Default: 2 s.
     pub hold: Duration,
-    /// The interval at which changes are looked for even if there was no event. Default: 10 s.
+    /// The interval at which a watch checks for changes if there are no events. Default: 10 s.
     pub poll: Duration,
 }
 
@@ -56,8 +57,8 @@ impl Default for WatchConfig {
 /// A check is delayed by at most this multiple of [`WatchConfig::debounce`] or [`WatchConfig::hold`].
 const PATIENCE: u32 = 10;
 
-/// A change that may be incomplete is checked again after this multiple of [`WatchConfig::settle`]. It is reported when
-/// two checks in a row find the same content.
+/// After a check that found a change which may be incomplete, the next check follows after this multiple of
+/// [`WatchConfig::settle`]. The change is reported when two checks in a row find the same content.
 const SECOND_LOOK: u32 = 5;
 
 /// Watches files and directories until it is dropped.
@@ -65,13 +66,14 @@ const SECOND_LOOK: u32 = 5;
 pub struct Watch {
     config: WatchConfig,
     seen: Fingerprint,
-    /// Whether something may have changed since the last check.
+    /// Whether a file may have changed since the last check, so that the next check is due now.
     is_due: bool,
-    /// Whether an event happened after the last check.
+    /// Whether the operating system has reported an event since the last check.
     is_notified: bool,
     next_poll: Instant,
     signal: Arc<EventSignal>,
-    /// The state of the checks, shared with a check that continues after its future was dropped.
+    /// What the checks use. It is shared, because a check runs on a thread of its own, and goes on if its future is
+    /// dropped.
     scanner: Arc<Mutex<Scanner>>,
 }
 
@@ -91,7 +93,7 @@ impl Watch {
         Self::since(seen, config)
     }
 
-    /// Watches the paths of a fingerprint, and reports changes since the fingerprint was taken.
+    /// Watches the paths in a fingerprint, and reports the changes that were made after the fingerprint was taken.
     pub fn since(seen: Fingerprint, config: WatchConfig) -> Self {
         Self::with_opener(seen, config, directory_watches::open)
     }
@@ -112,7 +114,7 @@ impl Watch {
         }
     }
 
-    /// Returns a handle that waits until the watched files are no longer being written.
+    /// Returns a handle with which to wait until programs no longer write to the watched files.
     pub fn writers(&self) -> Writers {
         Writers {
             config: self.config,
@@ -125,9 +127,11 @@ impl Watch {
         self.seen.contents.keys()
     }
 
-    /// Watches the paths of this fingerprint in place of the current ones, and reports changes since it was taken.
+    /// Watches the paths in the given fingerprint instead of the current ones, and reports the changes that were made
+    /// after it was taken.
     pub fn expect(&mut self, seen: Fingerprint) {
-        // The next check sets up the notifications of new paths, and finds earlier changes.
+        // The next check subscribes to notifications for the new paths. It also finds changes that were made before
+        // that.
         self.is_due |= self.seen != seen;
         self.seen = seen;
     }
@@ -152,8 +156,8 @@ impl Watch {
         }
     }
 
-    /// Returns the content of the paths when two checks in a row have found the same, or when it keeps changing for too
-    /// long.
+    /// Checks the paths again and again until two checks in a row find the same content, or until the content has kept
+    /// changing for too long. Returns the last content.
     async fn until_quiet(&self, mut found: Fingerprint) -> Fingerprint {
         let latest = Instant::now() + self.config.hold * PATIENCE;
         loop {
@@ -201,7 +205,7 @@ impl Watch {
                 directory_watches,
                 digests,
             } = &mut *scanner;
-            // Notifications are set up before the content is read, so that no change is missed.
+            // The notifications are set up before the content is read, so that no change in between is missed.
             directory_watches.watch(&paths, extensions);
             Fingerprint::with(paths, extensions, digests)
         })
@@ -209,7 +213,7 @@ impl Watch {
     }
 }
 
-/// Waits until watched files are no longer being written.
+/// A handle with which to wait until programs no longer write to the watched files.
 #[derive(Clone, Debug)]
 pub struct Writers {
     config: WatchConfig,
@@ -217,8 +221,9 @@ pub struct Writers {
 }
 
 impl Writers {
-    /// Waits until no file is being written, but at most for `patience`. A file counts as being written for
-    /// [`WatchConfig::hold`] after its last reported write. Returns the files that are still being written.
+    /// Waits until no watched file is being written, but at most for `patience`. Returns the files that are still being
+    /// written. A file counts as being written until [`WatchConfig::hold`] after its last write, unless it is closed
+    /// before.
     pub async fn wait_and_list_unfinished(&self, patience: Duration) -> Vec<PathBuf> {
         let latest = Instant::now() + patience;
         loop {
@@ -236,7 +241,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime is shutting down.
+            // The runtime is shutting down and will drop this future, which therefore never completes.
             Err(_) => std::future::pending().await,
         },
     }

@@ -11,7 +11,8 @@ use super::*;
 const SOON: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// The configuration of a watch that finds changes only through notifications.
+/// A configuration whose interval for polling is too long for the tests, so that a watch finds changes only through
+/// notifications.
 const NOTICED: WatchConfig = WatchConfig {
     debounce: Duration::from_millis(5),
     settle: Duration::from_millis(1),
@@ -25,7 +26,7 @@ const POLLED: WatchConfig = WatchConfig {
     poll: Duration::from_millis(10),
 };
 
-/// Fails like an operating system that allows no more watches.
+/// Fails like an operating system that has reached its limit of file watches.
 fn none_left(_: directory_watches::Handler) -> notify::Result<notify::RecommendedWatcher> {
     Err(notify::Error::new(notify::ErrorKind::MaxFilesWatch))
 }
@@ -45,8 +46,8 @@ async fn changed(watch: &mut Watch) -> Vec<PathBuf> {
         .expect("no change is seen")
 }
 
-/// Waits until a change to a scratch file is reported. The initial check is then over, so only notifications reveal
-/// later changes.
+/// Changes a scratch file, and waits until the watch reports it. The watch's initial check is then over, so that it
+/// finds later changes only through notifications.
 async fn armed(watch: &mut Watch, scratch: &Path) {
     fs::write(scratch, "armed").unwrap();
     assert_eq!(changed(watch).await, [scratch]);
@@ -57,8 +58,8 @@ fn write(path: PathBuf, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Mounts a file as kubelet does: the file is in a directory of its own, a link `..data` leads to the directory, and a
-/// link with the file's name leads through `..data`.
+/// Mounts a file as kubelet does, in `mount`. `..data` is a link to a directory that contains the file, and
+/// `mount/file` is a link to `..data/file`. A new revision is a new directory, to which `..data` is switched.
 fn mount(root: &Path, revision: &str, text: &str) {
     let directory = root.join("mount");
     write(directory.join(format!("..{revision}/file")), text);
@@ -76,7 +77,7 @@ fn mount(root: &Path, revision: &str, text: &str) {
 #[tokio::test]
 async fn every_way_of_changing_a_file_is_reported() {
     type Step = fn(&Path);
-    // (case, watched path, preparation, changes that must each be reported)
+    // (case, watched path, preparation, changes). Each change must be reported.
     let cases: [(&str, &str, Step, &[Step]); 9] = [
         (
             "written in place",
@@ -136,7 +137,7 @@ async fn every_way_of_changing_a_file_is_reported() {
                     fs::rename(root.join("some"), root.join("old")).unwrap();
                     fs::rename(root.join("new"), root.join("some")).unwrap();
                 },
-                // The new directory is watched in place of the removed one.
+                // The watch now has to follow the new directory, which took the place of the old one.
                 |root| write(root.join("some/file"), "3"),
             ],
         ),
@@ -203,7 +204,7 @@ async fn every_way_of_changing_a_file_is_reported() {
                     Ok(vec![path.clone()]),
                     "{case}, step {number}, noticed: {is_noticed}"
                 );
-                // A step with two changes may be reported once or twice.
+                // A change with two steps may be reported once or twice.
                 while !Fingerprint::read([path.clone()])
                     .differs_from(&watch.seen)
                     .is_empty()
@@ -215,7 +216,7 @@ async fn every_way_of_changing_a_file_is_reported() {
     }
 }
 
-/// None of the steps changes the content, so only the change to another file is reported.
+/// No write changes the content of the watched file, so the watch reports only the change to the scratch file.
 #[tokio::test]
 async fn writes_that_leave_the_content_the_same_are_not_reported() {
     type Step = fn(&Path);
@@ -256,7 +257,7 @@ async fn a_change_is_reported_after_the_waiting_future_was_dropped() {
     let mut watch = watch(std::slice::from_ref(&file), true);
     armed(&mut watch, &file).await;
     fs::write(&file, "2").unwrap();
-    // The growing timeout drops the future at each of its await points.
+    // The timeout grows from 0, so that the future of `changed` is dropped at each of its await points in turn.
     let seen = tokio::time::timeout(SOON, async {
         let mut patience = Duration::ZERO;
         loop {
@@ -298,7 +299,7 @@ async fn changes_since_a_fingerprint_are_reported() {
     assert_eq!(changed(&mut watch).await, [file]);
 }
 
-/// A file that its writer has closed is complete, so the check does not wait for the debounce.
+/// A file that its writer has closed is complete, so the watch checks it at once, without waiting for `debounce`.
 #[tokio::test]
 async fn a_change_is_reported_as_soon_as_its_writer_closes_the_file() {
     let directory = TempDir::new().unwrap();
@@ -329,7 +330,7 @@ async fn a_change_to_an_open_file_is_reported_after_the_last_write() {
     for step in ["made", "written anew"] {
         let mut writer = fs::File::create(&file).unwrap();
         for half in ["the first half, ", "the second half"] {
-            // This is long enough for a check, unless the open file delays it.
+            // A check would happen within this time if the open file did not delay it.
             let seen = tokio::time::timeout(held.debounce * 40, watch.changed()).await;
             assert!(seen.is_err(), "{step}: before {half:?}");
             writer.write_all(format!("{step}: {half}").as_bytes()).unwrap();
@@ -338,12 +339,12 @@ async fn a_change_to_an_open_file_is_reported_after_the_last_write() {
         assert_eq!(changed(&mut watch).await, std::slice::from_ref(&file), "{step}");
         assert_eq!(watch.seen, Fingerprint::read(paths.clone()), "{step}");
     }
-    // Writes to other files do not delay the check.
+    // A write to a file that is not watched does not delay the check.
     let mut neighbour = fs::File::create(directory.path().join("neighbour")).unwrap();
     neighbour.write_all(b"a line").unwrap();
     fs::write(&file, "whole").unwrap();
     assert_eq!(changed(&mut watch).await, std::slice::from_ref(&file));
-    // A file that stays open is reported once it has not been written to for `hold`.
+    // A watched file that stays open is reported once it has not been written to for `hold`.
     let brief = WatchConfig {
         hold: Duration::from_millis(50),
         ..NOTICED
@@ -360,7 +361,7 @@ async fn a_change_to_an_open_file_is_reported_after_the_last_write() {
 async fn files_that_are_still_being_written_are_listed() {
     use std::io::Write as _;
     let directory = TempDir::new().unwrap();
-    // Notifications name the canonical path.
+    // Notifications contain the canonical path, so the test compares with that.
     let file = directory.path().canonicalize().unwrap().join("file");
     let held = WatchConfig {
         hold: NEVER,

@@ -14,7 +14,7 @@ pub(crate) fn directories(path: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     follow(path, &mut found);
     if let Ok(entries) = std::fs::read_dir(path) {
-        // The files of a directory may be links themselves.
+        // An entry of a directory may be a link to a file in another directory, as in mounted ConfigMaps.
         for entry in entries.flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
                 follow(&entry.path(), &mut found);
@@ -55,7 +55,8 @@ fn follow(path: &Path, found: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// Pushes the parts of a path onto the stack, the first part last. An absolute path starts with the root.
+/// Pushes the components of a path onto the stack, the last one first, so that the first one is popped first. An
+/// absolute path starts with the root.
 fn push(rest: &mut Vec<OsString>, path: &Path) {
     let parts = path
         .components()
@@ -87,7 +88,7 @@ mod tests {
         symlink("round", root.join("round")).unwrap();
         symlink("nowhere/file", root.join("dangling")).unwrap();
         fs::write(root.join("file"), "").unwrap();
-        // (path, directories to watch for the path), all relative to the root.
+        // (path, directories to watch for it). Both are relative to the root of the test.
         for (path, expected) in [
             ("file", &[""][..]),
             ("absent", &[""]),
@@ -95,7 +96,7 @@ mod tests {
             ("file/below", &["file"]),
             ("mount/tls.crt", &["mount", "mount/..2026_1"]),
             ("mount/..data/tls.crt", &["mount", "mount/..2026_1"]),
-            // The files in the directory may be links into other directories.
+            // The files in this directory are links to files in `mount/..2026_1`, so that directory is watched as well.
             ("mount", &["", "mount", "mount/..2026_1"]),
             ("absolute/tls.crt", &["", "mount", "mount/..2026_1"]),
             ("./absolute/../file", &["", ""]),

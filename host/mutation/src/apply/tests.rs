@@ -271,7 +271,7 @@ fn lists_are_merged_or_pruned_and_parts_of_images_are_replaced() {
     }
 }
 
-/// Gatekeeper's mutation_function.go and its setters return errors for these types too.
+/// Source: Gatekeeper's mutation_function.go and its setters, which return errors for these types as well.
 #[test]
 fn a_value_of_an_unexpected_type_fails_the_mutation() {
     for (at, mutation, object, expected) in [

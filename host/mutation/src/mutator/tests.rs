@@ -33,7 +33,7 @@ async fn admit(mutators: Vec<Mutator>, object: Value) -> Result<Response, Failur
         .await
 }
 
-/// Returns the object after the mutators, and the names of the mutators that changed it.
+/// Applies the mutators to the object. Returns the object afterwards, and the names of the mutators that changed it.
 async fn changed(mutators: Vec<Mutator>, object: Value) -> (Value, String) {
     let response = admit(mutators, object.clone()).await.unwrap();
     let Verdict::Patch(patch) = response.verdict else {
@@ -51,7 +51,7 @@ async fn changed(mutators: Vec<Mutator>, object: Value) -> (Value, String) {
 /// Source: Gatekeeper 3.x, pkg/mutation/system.go and system_test.go.
 #[tokio::test]
 async fn mutators_are_applied_until_nothing_changes() {
-    // A mutator may depend on a value that a later mutator sets in the first round.
+    // The first mutator depends on a value that the second one sets, so it applies only in the second round.
     let chained = vec![
         with_test(assign("a", "spec.b.a", 1), "spec.b", true),
         with_test(assign("b", "spec.b.c", 1), "spec.b", false),
@@ -60,13 +60,13 @@ async fn mutators_are_applied_until_nothing_changes() {
     assert_eq!(after, json!({"spec": {"b": {"c": 1, "a": 1}}}));
     assert_eq!(names, "b, a");
 
-    // If two mutators set the same field, the last one wins in each round.
+    // Both mutators set the same field, so the second one wins in each round.
     let disputed = vec![assign("a", "spec.x", 1), assign("b", "spec.x", 2)];
     let (after, _) = changed(disputed.clone(), json!({"spec": {}})).await;
     assert_eq!(after, json!({"spec": {"x": 2}}));
     assert_eq!(changed(disputed, after.clone()).await, (after, String::new()));
 
-    // The second round parses the new path as a domain and a path.
+    // The second round mistakes the beginning of the new path for a domain, so the name grows in each round.
     let parts = ImageParts {
         path: Some("gcr.io/repo".to_owned()),
         ..ImageParts::default()
@@ -80,7 +80,7 @@ async fn mutators_are_applied_until_nothing_changes() {
     assert!(failure.message.contains("after 2 rounds"), "{failure}");
 }
 
-/// Source: Gatekeeper 3.x, pkg/mutation/system.go, where the error of one mutator fails the whole mutation.
+/// Source: Gatekeeper 3.x, pkg/mutation/system.go: if one mutator fails, the whole mutation fails.
 #[tokio::test]
 async fn a_mutator_that_cannot_be_applied_fails_the_hook() {
     let mutators = vec![assign("a", "spec.x", 1), assign("b", "spec.list.y", 2)];
@@ -90,7 +90,7 @@ async fn a_mutator_that_cannot_be_applied_fails_the_hook() {
     assert_eq!(failure.message, expected);
 }
 
-/// Source: Gatekeeper 3.x, pkg/mutation/match/match.go, which matches the object again in each round.
+/// Source: Gatekeeper 3.x, pkg/mutation/match/match.go, whose conditions are checked again in each round.
 #[tokio::test]
 async fn a_mutator_applies_only_to_requests_and_labels_that_it_selects() {
     let object = json!({"metadata": {"name": "web"}, "spec": {}});
@@ -202,7 +202,7 @@ async fn the_size_of_a_mutated_object_is_limited() {
             Some(FailureKind::OutputTooLarge),
         ),
         ("a few", vec![policy()], pod(1_000, json!({})), None),
-        // The size of a value that was replaced no longer counts.
+        // The size of the value that the first mutator replaces no longer counts.
         (
             "smaller ones in place of others",
             vec![short(), policy()],

@@ -11,7 +11,7 @@ fn a_stamp_is_settled_when_the_file_is_older_than_the_clock_resolution() {
             changed + COARSENESS + Duration::from_nanos(1),
             true,
         ),
-        // The time of the file is in the future.
+        // The file's time of change is in the future.
         (Some(changed), changed - Duration::from_secs(1), false),
         (None, changed, false),
     ] {
@@ -32,7 +32,7 @@ fn a_file_is_read_again_when_its_stamp_has_changed() {
     std::fs::write(&path, "1").unwrap();
     let mut digests = Digests::default();
     let stamp = Stamp::from_metadata(&path.metadata().unwrap());
-    // A wrong digest in the cache: if it is found, the file was not read.
+    // A wrong digest is put into the cache. If the fingerprint contains it, the file was not read.
     let kept = [7; 32];
     digests.last.insert(path.clone(), (stamp, kept));
     for _ in 0..2 {
@@ -111,7 +111,7 @@ fn files_with_other_extensions_are_ignored() {
         ("a.yaml.bak", false),
         ("yaml", false),
         ("app.log", false),
-        // The extensions do not apply to a path that is watched by name.
+        // A path that is watched by name needs none of the extensions.
         ("named.log", true),
     ] {
         std::fs::write(path(name), "1").unwrap();
