@@ -107,7 +107,7 @@ async fn the_commands_on_the_accounts_page_succeed_in_order() {
     let (status, reply) = scene.rest(&token, "GET", path, Value::Null).await;
     assert_eq!((status, &reply["user_token"]), (200, &json!(token)), "{reply}");
 
-    // Every change is in the log, but no secret is. All data survive a restart.
+    // The log mentions every change but no secret, and after a restart the database still has all data.
     let log = format!("{:?}", scene.program.log());
     for change in [
         "create user plain:alice",
@@ -379,7 +379,8 @@ async fn the_token_of_an_account_is_accepted_for_mesos_clusters() {
         reply.status.as_u16()
     };
     assert_eq!(ask("GET", "unknown").await, 401);
-    // Registering a cluster with the ID of another user's cluster gives no right to that cluster's drivers.
+    // Alice registered a cluster under the ID of a cluster whose drivers are in the gateway's configuration.
+    // Registering alone gives her no right to these drivers.
     assert_eq!(ask("GET", &token).await, 400);
     assert!(driver.received().is_empty());
     scene

@@ -49,7 +49,7 @@ spec:
 ";
 
 fn pod(name: &str, labels: &Value) -> Value {
-    // In a list of built-in objects, the items have no `kind`.
+    // Lists that an API server sends omit the `kind` of their items.
     json!({"metadata": {"name": name, "namespace": "shop", "labels": labels}, "spec": {"containers": []}})
 }
 
@@ -63,9 +63,9 @@ fn pods() -> Vec<Value> {
     ]
 }
 
-/// Starts an API server with five Pods in pages of two, and returns the counters of its replies. The user may not list
-/// Deployments, which exist in two versions, and Secrets do not support `list` at all. The first `continue` token for
-/// the second page has expired, and the server is overloaded once.
+/// Starts an API server that returns five Pods in pages of two, and returns the counters of its replies. The audit must
+/// cope with obstacles: listing Deployments is forbidden, Secrets have no verb `list`, one reply reports an overload,
+/// and the first `continue` token for the second page has expired.
 async fn api_server(directory: &TempDir) -> BTreeMap<&'static str, Arc<AtomicUsize>> {
     let bundle = certificate(directory.path(), "--host", "localhost").await;
     let counts: BTreeMap<&str, Arc<AtomicUsize>> = ["overloaded", "expired", "pages"]
@@ -196,7 +196,7 @@ async fn objects_of_a_cluster_are_audited_page_by_page() {
             ],
             ["no-team", "CREATE", "denied", "every object needs a team"],
             ["no-zone", "CREATE", "changed", "a patch of 1 operation"],
-            // There is no finding for an UPDATE of `no-zone`, because the stage that sets the zone matches only CREATE.
+            // An UPDATE of `no-zone` has no finding, because the stage that sets a missing zone matches only CREATE.
         ]
     );
     let finding = &report["findings"][2];
@@ -349,7 +349,7 @@ pub(crate) fn looking_up() -> Value {
                     "object.metadata.name != 'by-namespace'",
                     "not in this namespace",
                 )},
-                // The plugin always fails, with a message that contains the Node that it read.
+                // The plugin reads a Node and always fails. The message of its failure contains this Node.
                 {
                     "name": "plugin",
                     "timeout": "10s",
@@ -449,8 +449,8 @@ async fn an_audit_makes_lookups_as_the_given_user() {
     assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
     let report: Value = serde_json::from_str(&audited.stdout).unwrap();
     let mut found = rows(&report);
-    // An object has two findings if its messages for CREATE and UPDATE differ. They may, because a Node that comes from
-    // a watch is printed differently.
+    // If an object's messages for CREATE and UPDATE differ, the audit reports a finding for each. Here they may differ,
+    // because the messages contain a Node, and a Node that comes from a watch is printed differently.
     found.dedup_by_key(|[name, ..]| *name);
     let told: Vec<_> = found
         .iter()
@@ -467,7 +467,7 @@ async fn an_audit_makes_lookups_as_the_given_user() {
     assert_eq!(report["verdicts"]["allowed"], 2);
     check_access_reviews(&setting);
 
-    // The next audit is for another user, who may do everything.
+    // The next audit runs as another user, who has all permissions.
     setting.server.access(json!({"allowed": true}));
     let audited = admittance(
         directory,
@@ -534,7 +534,7 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
     );
 
     server.put("admissionchains", labelled("labels", "owner"));
-    // Definitions that a replica would not use are skipped with a warning.
+    // A replica would refuse to use this chain, so the audit skips it with a warning.
     let mut own = labelled("own", "other");
     own["kind"] = json!("NamespacedAdmissionChain");
     own["metadata"]["namespace"] = json!("shop");
@@ -553,7 +553,7 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
     let report: Value = serde_json::from_str(&audited.stdout).unwrap();
     assert_eq!(rows(&report), [["team", "CREATE", "denied", "no owner"]]);
 
-    // The two kinds of lists: kubectl prints one, and the API server sends the other.
+    // A list from kubectl and a list from the API server have different kinds. The audit reads both.
     for (list, version) in [("List", "v1"), ("AdmissionChainList", "admittance.dev/v1alpha1")] {
         let mut item = labelled("labels", "zone");
         if list != "List" {
@@ -574,7 +574,8 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
         );
     }
 
-    // Without chains, the audit evaluates the policies of other systems in the cluster.
+    // If the cluster stores no chains, the audit evaluates the cluster's policies for other systems, such as
+    // ValidatingAdmissionPolicies.
     server.delete("admissionchains", "", "labels");
     let group = "admissionregistration.k8s.io";
     server.define_kind(

@@ -79,7 +79,7 @@ async fn a_new_project_passes_its_tests() {
         check.stderr
     );
 
-    // The cases run first, because the native tests take longer.
+    // `admittance test` runs the test cases before the plugin's native tests, because `cargo test` takes longer.
     let mut both = Command::new("sh");
     both.args(["-c", "\"$0\" test 2>&1"])
         .arg(Admittance::command().unwrap().as_std().get_program())
@@ -134,7 +134,7 @@ async fn a_new_project_passes_its_tests() {
         );
     }
 
-    // The compiler accepts a manifest without `crate-type`, so `test` has to report this mistake.
+    // The compiler accepts a plugin's Cargo.toml without `crate-type`, so `test` has to report this mistake.
     fs::write(&code, text).unwrap();
     let manifest = directory.join("Cargo.toml");
     let text = fs::read_to_string(&manifest).unwrap();
@@ -188,7 +188,8 @@ async fn bench_reports_the_memory_of_an_instance_and_its_guest() {
             .all(|part| *part > 0.0 && *part < of("p99Microseconds")),
         "{measured}"
     );
-    // The memory includes at least the stack and the heap, in whole pages, but not all of the linear memory.
+    // The plugin's measured memory consists of whole pages. It includes at least the stack and the heap, but not the
+    // whole linear memory.
     let touched = measured["touchedBytes"].as_u64().unwrap();
     assert!(
         (8_192..1_048_576).contains(&touched) && touched.is_multiple_of(4096),
@@ -246,7 +247,8 @@ async fn run_with_watch_repeats_the_request_after_each_change() {
 async fn dev_reloads_a_changed_plugin() {
     let folder = project("dev-label", "validating").await;
     let directory = folder.path().join("dev-label");
-    // Only errors are logged: nothing reads the pipe while requests are sent, and it would fill up.
+    // `dev` logs only errors. The test does not read the pipe while it sends requests, so more log lines would fill the
+    // pipe and block `dev`.
     let arguments = ["dev", "--listen", "127.0.0.1:0", "--log", "error"];
     let mut child = command(&directory, &arguments)
         .stdout(Stdio::null())
@@ -325,7 +327,7 @@ cases:
 #[tokio::test]
 async fn test_cases_with_unexpected_answers_are_reported() {
     const REWRITTEN: &str = "mirror.example.com/library/nginx:1";
-    // (image, expectation, report, which is empty if the case passes)
+    // (image of the Pod, `expect` of the test case, reported failure, or `None` if the case passes)
     for (image, expect, told) in [
         ("nginx:1", "{ allowed: true }", None),
         (
@@ -506,7 +508,7 @@ async fn mistakes_in_test_cases_are_reported_with_file_and_line() {
         "{}",
         run.stderr
     );
-    // Only the plugin itself can reject these settings.
+    // These settings are valid YAML, so only the plugin can reject them.
     let run = test_cases(&format!("settings: {{ a: 1 }}\n{}", one(pod, allowed)), &[]).await;
     assert_eq!(run.code, Some(1), "{}", run.stderr);
     assert!(

@@ -9,7 +9,7 @@ use tokio::{
 
 use crate::scene::{Scene, application, bcs_message, source};
 
-/// Starts a driver with two stock plugins for every namespace but `excluded`.
+/// Starts a BCS driver whose chain calls two stock plugins in all namespaces except `excluded`.
 async fn scene() -> Scene {
     let (sidecar, images) = (source("sidecar-injector"), source("image-policy"));
     Scene::bcs(&format!(
@@ -91,7 +91,7 @@ async fn creations_and_updates_of_applications_go_through_the_chain() {
             "/mesosdriver/v4/namespaces/shop/deployments",
             deployment("shop", "redeploy", image),
         ),
-        // Chains use the namespace in the body, not the one in the path.
+        // The namespaces in the path and in the body differ. The chain must use the one in the body.
         (
             "elsewhere",
             Method::POST,
@@ -121,7 +121,8 @@ async fn creations_and_updates_of_applications_go_through_the_chain() {
                 "mirror.example.com/ops/log-agent:2.4"
             ]
         );
-        // The chain changes only the images and the containers, and the client gets the scheduler's reply.
+        // The chain changes nothing in the object but the images and the containers, and the client gets the
+        // scheduler's reply.
         for path in [
             "/restartPolicy",
             "/killPolicy",
@@ -164,7 +165,7 @@ async fn a_refusal_names_the_stage_and_the_reason_and_nothing_is_stored() {
 async fn requests_that_match_no_stage_are_forwarded_byte_for_byte() {
     let scene = scene().await;
     let excluded = application("excluded", "odd", "docker.io/library/nginx:latest");
-    // Parsing and serializing would change these spaces, escapes and numbers.
+    // If the driver parsed and serialized this body, its spaces, escapes and numbers would change.
     let odd = excluded.to_string().replace(
         "\"instance\":2",
         "\"instance\" :  2.0e0, \"note\": \"\\u0041\\/\"",
@@ -212,7 +213,7 @@ async fn requests_that_match_no_stage_are_forwarded_byte_for_byte() {
 #[tokio::test]
 async fn requests_that_match_no_chain_are_streamed() {
     let scene = scene().await;
-    // The body is larger than the limit for bodies that chains read.
+    // The body exceeds the size limit for bodies that chains read. As no chain reads it, it is forwarded nevertheless.
     let large = "x".repeat(20 << 20);
     for (method, path, body) in [
         (

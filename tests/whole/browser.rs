@@ -20,7 +20,7 @@ use tokio::{
     sync::{Mutex, MutexGuard},
 };
 
-/// Only one browser runs at a time, because it needs several hundred megabytes and both cores.
+/// Lets one browser run at a time, because each needs several hundred megabytes and both cores.
 static TURN: Mutex<()> = Mutex::const_new(());
 
 pub(crate) struct Browser {
@@ -118,7 +118,7 @@ impl Browser {
         let wanted = text.to_owned();
         let has_text = move |element: WebElement| {
             let wanted = wanted.clone();
-            // The element may be replaced while its text is read.
+            // The page may replace the element while its text is read, so an error counts as no match.
             async move { Ok(element.text().await.is_ok_and(|text| text.contains(&wanted))) }
         };
         let found = self.page.query(By::Css(selector)).wait(NEVER, POLL);
@@ -200,7 +200,7 @@ impl Browser {
         self.appear("light", [1280, 900]).await;
     }
 
-    /// Emulates a user preference: sets this media feature, and resets all others.
+    /// Emulates a user preference by setting this CSS media feature. All other media features get their defaults.
     pub(crate) async fn prefer(&self, feature: &str, value: &str) {
         let media = json!({"features": [{"name": feature, "value": value}]});
         let cdp = self.page.cdp();
@@ -236,7 +236,7 @@ impl Browser {
         errors.map(|entry| entry.message).collect()
     }
 
-    /// Checks that all errors in the browser's console since the last call are replies with this status.
+    /// Checks that the browser's console has reported no errors since the last call except replies with this status.
     pub(crate) async fn only_failed_with(&self, status: &str) {
         let errors = self.errors().await;
         assert!(errors.iter().all(|error| error.contains(status)), "{errors:#?}");
@@ -251,7 +251,8 @@ impl Browser {
             let entry: Value = serde_json::from_str(&entry.message).unwrap();
             let message = &entry["message"];
             let of = |name: &str| message["params"][name].as_str().unwrap_or_default();
-            // The browser's own pages, such as a new tab, are not part of the console.
+            // Requests of the browser's own pages, such as a new tab, are skipped: only the console's requests are
+            // checked.
             if message["method"] == "Network.requestWillBeSent" && !of("documentURL").starts_with("chrome") {
                 let url = message["params"]["request"]["url"].as_str().unwrap();
                 assert!(
@@ -284,7 +285,7 @@ impl HttpClient for DriverClient {
     }
 
     async fn new(&self) -> Arc<dyn HttpClient> {
-        // The client needs its own runtime: on the test's runtime, it would wait forever for an answer.
+        // A client without a runtime of its own would wait forever for a reply on the test's runtime.
         Arc::new(Self(Client::new().unwrap()))
     }
 }

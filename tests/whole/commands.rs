@@ -76,7 +76,7 @@ async fn check_reports_every_mistake_in_every_file() {
     let directory = wrong_documents();
     let check = admittance([OsStr::new("check"), directory.path().as_os_str()]).await;
     assert_eq!(check.code, Some(1), "{}{}", check.stdout, check.stderr);
-    // (file and line, expected message)
+    // (file and line of a mistake, part of its message)
     for (place, words) in [
         ("a.yaml:4:", "metadata.name"),
         ("a.yaml:7:", "spec.rules[0].operations[1]"),
@@ -122,8 +122,8 @@ async fn check_reports_every_mistake_in_every_file() {
     );
 }
 
-/// The configuration limits the capabilities that chains of a namespace may use. `check` applies this limit to files on
-/// the command line, but not to files named by the configuration.
+/// The configuration limits which capabilities the chains of a namespace may use. `check` applies this limit to the
+/// files in its arguments, but not to files that the configuration names.
 #[tokio::test]
 async fn check_limits_the_capabilities_of_namespaced_chains() {
     let directory = tempfile::tempdir().unwrap();
@@ -196,7 +196,7 @@ spec:
     ] {
         let text = chain(settings);
         let file = write(&directory, "images.yaml", &text);
-        // In some rows, `{}` in the expected message stands for the column of the value.
+        // In an expected message, `{}` stands for the column in which the value `perhaps` begins.
         let value = text
             .lines()
             .nth(7)
@@ -256,7 +256,7 @@ async fn check_warns_of_definitions_that_are_probably_not_intended() {
     let key = certs.join("127.0.0.1.key");
     let ephemeral = "add pods/ephemeralcontainers to `resources`";
     let exposed = "the private key is readable by every user of this machine: chmod o-r ";
-    // (resources, file mode of the private key, expected warnings)
+    // (resources in the chain's rule, file mode of the private key, expected warnings)
     for (resources, mode, expected) in [
         ("pods, pods/ephemeralcontainers", 0o640, &[][..]),
         ("pods", 0o600, &[ephemeral]),
@@ -351,7 +351,7 @@ async fn durations_are_printed_with_at_most_three_decimals() {
         application("shop", "web", "nginx:1.29").to_string(),
     );
     let mut seen = 0;
-    // Among this many durations, at least one would show a rounding error.
+    // Durations must have at most three decimals. With eight runs, at least one duration would show a rounding error.
     for _ in 0..8 {
         let run = run(&chains, &object, &["--output", "json"]).await;
         let lines = run
@@ -543,7 +543,8 @@ async fn chains_written_by_init_pass_check_and_refuse_the_example_request() {
 #[tokio::test]
 async fn doctor_reports_problems_with_advice() {
     let directory = tempfile::tempdir().unwrap();
-    // 192.0.2.1 is reserved for documentation, so no machine has it, and nothing listens on port 1.
+    // `doctor` has to find both mistakes: no machine has the address 192.0.2.1, which is reserved for documentation,
+    // and no server listens on port 1.
     let config = "listen: { address: 192.0.2.1:8080 }\nupstream: { servers: [\"http://127.0.0.1:1\"] }\nhistory: { \
                   directory: history }\ndialect: { bcs: { cluster: BCS-MESOS-10001 } }\ndefinitions: [chains/]\n";
     let config = write(&directory, "admittance.yaml", config);
@@ -568,7 +569,7 @@ async fn doctor_reports_problems_with_advice() {
         assert_eq!(finding["severity"], severity, "{finding}");
         assert!(finding["message"].as_str().unwrap().contains(told), "{finding}");
     }
-    // With an invalid configuration, nothing else is checked.
+    // If the configuration is invalid, `doctor` reports only that.
     let wrong = write(&directory, "wrong.yaml", "listen: { adress: 127.0.0.1:8080 }\n");
     let found = doctor(&wrong).await;
     assert_eq!(found.code, Some(1), "{}{}", found.stdout, found.stderr);
@@ -747,8 +748,8 @@ async fn run_accepts_lists_documents_directories_and_standard_input() {
     assert!(run.stderr.contains("there is no request in"), "{}", run.stderr);
 }
 
-/// kubectl reads YAML 1.1, in which `yes` means true. `run` does the same, so policies see the Pod as kubectl would
-/// send it.
+/// kubectl reads YAML 1.1, in which `yes` means true. `run` reads manifests like kubectl, so that policies see the Pod
+/// that kubectl would send.
 #[tokio::test]
 async fn run_reads_a_manifest_as_kubectl_does() {
     let directory = tempfile::tempdir().unwrap();

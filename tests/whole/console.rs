@@ -21,7 +21,7 @@ use crate::{
     scene::{source, test_cases},
 };
 
-/// Returns a chain that changes images, and one in Audit mode.
+/// Returns two chains: one changes images, and one in Audit mode refuses images with the tag `latest`.
 pub(crate) fn chains() -> String {
     let images = source("image-policy");
     format!(
@@ -62,7 +62,7 @@ pub(crate) fn pod(uid: &str, namespace: &str, name: &str, image: &str) -> Value 
 }
 
 impl Server {
-    /// Sends a review of a Pod through the chains.
+    /// Sends an AdmissionReview of a Pod to the server, which evaluates its chains.
     pub(crate) async fn pod(&self, uid: &str, namespace: &str, name: &str, image: &str) {
         self.review("/admit", &pod(uid, namespace, name, image)).await;
     }
@@ -111,7 +111,8 @@ async fn decisions_are_shown_as_they_are_made() {
         .find_with("table.live tbody tr:first-child", "shop/late")
         .await;
 
-    // While the list is stopped, no decision appears. When it continues, it shows the missed decisions too.
+    // While the list of decisions is stopped, new decisions do not appear. When it continues, it shows the decisions
+    // that it has missed.
     browser.click("button", "Stop").await;
     browser.find_with(".live-state", "Stopped").await;
     server
@@ -123,8 +124,8 @@ async fn decisions_are_shown_as_they_are_made() {
         .await;
     assert_eq!(browser.all("table.live tbody tr").await.len(), 5);
 
-    // A filter is part of the URL, and applies to later decisions too. The fields of the filter are inside a `details`
-    // element, which is closed at first, and the WebDriver finds only visible elements.
+    // Choosing a filter puts it into the URL. The fields of the filter are in a closed `details` element, which the
+    // test opens because the WebDriver finds only visible elements.
     let unfold = "document.querySelector('details.filtering').open = true";
     browser.evaluate::<()>(unfold, Vec::new()).await;
     let suggested = "return [...document.querySelectorAll('#namespace-suggestions option')].map((option) => option.value)";
@@ -148,7 +149,7 @@ async fn decisions_are_shown_as_they_are_made() {
     assert_eq!(objects, ["shop/shown", "shop/late", "shop/cart"]);
     browser.picture("live-filtered").await;
 
-    // The text filter also works without JavaScript.
+    // The server applies a text filter in the URL, so that it works without JavaScript.
     browser
         .open(&server.program.admin_url("/live?text=meanwhile"))
         .await;
@@ -217,7 +218,7 @@ async fn the_page_of_a_decision_shows_all_its_details() {
     );
     browser.picture("decision").await;
 
-    // The page offers commands and documents to copy. All of them can be used unchanged.
+    // The page offers two commands and a document with a test case to copy, which work without changes.
     let [curl, again, case] = &browser.texts("details pre").await[..] else {
         panic!("{}", browser.text().await);
     };
@@ -231,12 +232,13 @@ async fn the_page_of_a_decision_shows_all_its_details() {
     let tested = test_cases(&chains, &cases).await;
     assert_eq!(tested.code, Some(0), "{case}\n{}{}", tested.stdout, tested.stderr);
 
-    // The message of a copy button says that the text was copied, or how to copy it.
+    // After a click, a copy button says either "Copied" or how to copy the text by hand.
     browser.click("summary", "curl").await;
     browser.click("copy-text button", "Copy").await;
     browser.find_with("copy-text button", "Cop").await;
 
-    // The request can be evaluated again by the live chains, or opened in the playground together with its chain.
+    // Two links of the page use the request again: one evaluates it with the live chains, and one opens it in the
+    // playground together with its chain.
     browser.click("button", "Replay against what is live").await;
     browser.find_with("h1", "Replay of changed-1").await;
     browser.find_with("main", "the answer is the same").await;
@@ -272,7 +274,7 @@ async fn the_page_of_a_refused_request_names_the_discarded_patches() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    // The second chain refuses the image that the first chain sets.
+    // The first chain rewrites the image to this registry, and the second chain refuses this registry.
     let refused = "settings: { refusedRegistries: [mirror.example.com/docker-hub] }";
     let chains = chains()
         .replace("      mode: Audit\n", "")
@@ -306,7 +308,8 @@ async fn text_from_requests_is_never_interpreted_as_markup() {
     let attack = "<img src=x onerror=\"document.title='attacked'\">'";
     browser.open(&server.program.admin_url("/live")).await;
     browser.find_with(".live-state", "Live").await;
-    // The first request is sent before the page is opened, the second while it is open.
+    // Each request is sent while the page is open, so a script adds its decision to the list. Then the page is loaded
+    // again.
     for uid in ["u1", "u2"] {
         let mut review = pod(uid, attack, attack, attack);
         review["request"]["userInfo"]["username"] = json!(attack);
@@ -380,7 +383,7 @@ async fn the_health_page_says_why_and_since_when_a_server_is_down() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    // The listener is closed at once, so nothing listens on its port.
+    // The listener is dropped at once, so that no server listens on the port to which requests are forwarded.
     let gone = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

@@ -19,7 +19,8 @@ spec:
   stages: [{ name: images, plugin: { source: "stock:image-policy", settings: { refuseLatest: true } } }]
 "#;
 
-/// A chain without plugins: compiling a plugin needs `/proc`, which is not mounted in the image's root.
+/// A chain without plugins, for the test that runs the image in a `chroot`. Compiling a plugin would need `/proc`,
+/// which is not mounted there.
 const POLICY: &str = r#"
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -93,7 +94,7 @@ fn packages_are_installed_in_a_clean_root_and_run() {
     fs::create_dir_all(root.join("var/lib/dpkg")).unwrap();
     let dpkg = || {
         let mut dpkg = Command::new("dpkg");
-        // The root has no other packages, so the dependencies are missing.
+        // The package is installed into an empty directory, in which none of its dependencies is installed.
         dpkg.arg("--root").arg(&root).arg("--force-depends");
         dpkg
     };

@@ -172,7 +172,7 @@ spec:
     let status = Admittance::run(["status", "--server", &server]).await.unwrap();
     assert!(status.stdout.contains("team-shop") && status.stdout.contains("Mutating:names/short"));
 
-    // The exception expires while the program runs, which the log reports.
+    // This exception expires while the program runs. The program logs the expiry.
     let mark = scene.program.mark();
     let soon = format!("{CHAIN}{}", exception(after(2)));
     admittance_tests::replace(&scene.directory.path().join("chains.yaml"), soon).unwrap();

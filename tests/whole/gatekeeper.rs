@@ -28,7 +28,8 @@ fn report(ran: &Finished) -> Value {
 #[tokio::test]
 async fn gatekeeper_suites_run_unchanged() {
     let examples = repository().join("docs/examples");
-    // The second suite skips one case.
+    // (directory of the suite, number of cases that pass). The suite `allowed-repositories` also has a case that is
+    // skipped.
     for (name, cases) in [
         ("required-labels", 6),
         ("allowed-repositories", 4),
@@ -53,7 +54,7 @@ async fn gatekeeper_suites_run_unchanged() {
         ran.stderr
     );
 
-    // For each kind of assertion, one case fails.
+    // In this suite, one case fails for each kind of assertion.
     let directory = tempfile::tempdir().unwrap();
     for name in ["template.yaml", "constraint.yaml", "incomplete.yaml"] {
         let from = examples.join("gatekeeper/required-labels").join(name);
@@ -114,7 +115,7 @@ async fn a_constraint_denies_requests_and_its_mistakes_are_reported_with_positio
         assert_eq!(ran.code, Some(code), "{labels}: {}{}", ran.stdout, ran.stderr);
         assert!(ran.stdout.contains(expected), "{labels}: {}", ran.stdout);
     }
-    // (old text, new text, position of the mistake, message)
+    // (text of the template, its replacement, expected position of the mistake, part of the message)
     for (from, to, place, expected) in [
         ("count(missing) > 0", "count(missing) >", "labels.yaml:2", "line "),
         (
@@ -180,7 +181,7 @@ async fn all_constraints_that_deny_are_reported() {
         (&json!(expected), &json!(403))
     );
 
-    // A template without constraints has no stage, but `check` still compiles it.
+    // A template without constraints yields no stage, but `check` compiles its Rego code nevertheless.
     fs::write(at.join("labels.yaml"), template).unwrap();
     let checked = admittance(at, &["check", "labels.yaml"]).await;
     assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
@@ -225,7 +226,7 @@ async fn templates_decide_as_in_gatekeeper() {
     }
     let sync = "apiVersion: syncset.gatekeeper.sh/v1alpha1\nkind: SyncSet\nmetadata: { name: nodes }\n\
                 spec: { gvks: [ { version: v1, kind: Node } ] }\n";
-    // (text, exit code of `check`, its output)
+    // (template or other document, exit code of `check`, part of its output)
     for (text, code, expected) in [
         (template("", "violation[\"msg\"] { true }"), 1, "policy.yaml:10:"),
         (
@@ -283,7 +284,8 @@ async fn mutators_change_objects_as_in_gatekeeper() {
     let mutators = "Assign/not-privileged, AssignImage/mirror, AssignMetadata/owner, ModifySet/no-debug-logs";
     assert!(request.to_string().contains(mutators), "{request}");
 
-    // A second run changes nothing, and objects in an excluded namespace get no label.
+    // If the mutators run on an object that they have changed before, they change nothing. An object in an excluded
+    // namespace gets no label.
     let ran = run(&expected).await;
     assert_eq!(report(&ran)["object"], expected, "{}", ran.stdout);
     let ran = run(&pod("kube-public", json!([]))).await;
@@ -294,7 +296,7 @@ async fn mutators_change_objects_as_in_gatekeeper() {
         ran.stdout
     );
 
-    // A mutator that cannot be applied refuses the request.
+    // If the object's structure does not fit a mutator's location, the request is refused.
     let ran = run(&pod("shop", json!({"web": {}}))).await;
     assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
     let expected = "spec.containers is an object, where its location expects a list";
@@ -323,7 +325,7 @@ async fn a_rego_stage_works_with_any_control_plane() {
         assert!(ran.stdout.contains(expected), "{count}: {}", ran.stdout);
     }
 
-    // Without the plugin, the message names the file that is missing.
+    // If the plugin for Rego is missing, the message names its file.
     let mut command = Admittance::command().unwrap();
     let output = command
         .args(["check", "chain.yaml"])

@@ -13,11 +13,11 @@ use crate::scene::{Scene, application, bcs_message, source, store, write};
 
 #[derive(Clone, Copy)]
 enum Expected {
-    /// The stage allows the request.
+    /// The stage with the guest allows the request.
     Passes,
-    /// The stage fails at once with this failure, and a message that contains this text.
+    /// The call of the guest fails at once. The fields are the expected kind of failure and a part of its message.
     Fails(&'static str, &'static str),
-    /// The timeout stops the stage.
+    /// The guest runs until the stage's timeout stops it.
     RunsOn,
     /// The guest is rejected when it is loaded, with a message that contains this text.
     DoesNotLoad(&'static str),
@@ -25,8 +25,8 @@ enum Expected {
 
 use Expected::{DoesNotLoad, Fails, Passes, RunsOn};
 
-/// Returns the expected result of a behaviour. The `match` has no default, so the compiler demands a result for each
-/// new behaviour.
+/// Returns the expected result of a guest's behaviour. The `match` has no default, so that the compiler demands a
+/// result for each new behaviour.
 fn expected(behaviour: Behaviour) -> Expected {
     match behaviour {
         Behaviour::WellBehaved | Behaviour::LogsTooMuch => Passes,
@@ -55,8 +55,8 @@ fn expected(behaviour: Behaviour) -> Expected {
     }
 }
 
-/// A chain with a misbehaving guest between two good stages. The misbehaving stage has the same name as the namespace
-/// for which the chain is called.
+/// A misbehaving guest with a failure policy, tested in a chain between two good stages. The stage, the chain and the
+/// namespace in which the chain is called all have the name of the case.
 #[derive(Clone)]
 struct Case {
     name: String,
@@ -89,7 +89,8 @@ fn cases() -> Vec<Case> {
         )
     };
     let of_their_own = [
-        // The guest has no file system, which the standard library reports as an error.
+        // The guest gets an error from its standard library, because it has no file system. It handles the error, so
+        // the call succeeds.
         ("opens-file", Passes, reaches_out("file")),
         (
             "connects",
@@ -145,8 +146,8 @@ fn chains<'a>(cases: impl IntoIterator<Item = &'a Case>) -> String {
         plugin,
     } in cases
     {
-        // The timeout of a guest that runs forever is long enough to show that a concurrent request is answered first.
-        // Other guests end at once.
+        // The timeout of a guest that runs forever is 3 s, which is enough to show that a concurrent request is
+        // answered earlier. Other guests end at once and never reach their timeout.
         let timeout = if matches!(expected, RunsOn) { "3s" } else { "8s" };
         write!(
             text,
@@ -183,7 +184,7 @@ spec:
 async fn a_bad_guest_fails_only_its_own_call() {
     let cases: Vec<_> = cases().into_iter().filter(loads).collect();
     let scene = Arc::new(Scene::bcs(&chains(&cases)).await);
-    // All calls are concurrent, so they compete for the same threads.
+    // All misbehaving guests are called concurrently, so that they compete for the same threads.
     let mut calls = JoinSet::new();
     for case in cases {
         calls.spawn(call(scene.clone(), case));
@@ -203,7 +204,7 @@ async fn a_bad_guest_fails_only_its_own_call() {
     check_logs(&scene.program);
 }
 
-/// Sends one request to the case's chain and one to a good chain, and checks both results.
+/// Sends one request to the chain with the misbehaving guest, and meanwhile one to a good chain. Checks both results.
 async fn call(scene: Arc<Scene>, case: Case) -> Case {
     let name = &case.name;
     let object = application(name, "app", "nginx:1.29");
@@ -316,7 +317,7 @@ fn check_metrics(
     );
 }
 
-/// Checks that the program logs the lines of plugins, up to the limit.
+/// Checks that the program logs the lines that plugins write, and that it drops the lines above the limit.
 fn check_logs(program: &Admittance) {
     for noisy in ["logs-too-much-fail", "logs-without-end-ignore"] {
         let log = program.log();
@@ -365,9 +366,11 @@ async fn a_guest_that_does_not_load_is_reported_before_anything_is_served() {
     assert_eq!(check.code, Some(1), "{}", check.stdout);
 
     for output in [&serve.stderr, &check.stdout] {
-        // A panic message has several lines, so the output is split at the beginning of each mistake.
+        // A mistake may have several lines, because it may contain a panic message. Each mistake begins with the name
+        // of the file.
         let mistakes: Vec<_> = output.split("chains.yaml:").skip(1).collect();
-        // `check` reports each invalid setting with its own position.
+        // A stage may have several mistakes, because `check` reports each invalid setting with its own position. So
+        // stages are counted.
         let stages: HashSet<_> = mistakes
             .iter()
             .filter_map(|mistake| mistake.split_once("stage ")?.1.split(' ').next())
@@ -507,7 +510,8 @@ spec:
 "
         ))
         .await;
-        // After this request, the client and the upstream have open connections.
+        // This request opens a connection from the client to the program, and one from there to the upstream server.
+        // Both stay open, so the next request needs no new ones.
         let mut other = application("shop", "other", "nginx:1.29");
         other["kind"] = "deployment".into();
         assert_eq!(scene.create(&other).await.status, 200, "{what}");
@@ -523,7 +527,7 @@ spec:
     }
 }
 
-/// Sends a request for this object while the program can open no file.
+/// Sends a request for this object while a resource limit keeps the program from opening files and sockets.
 async fn without_descriptors(scene: &Scene, object: Value) -> Reply {
     let id = scene.program.id().unwrap();
     let process = Pid::from_raw(id.cast_signed()).unwrap();

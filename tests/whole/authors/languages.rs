@@ -27,8 +27,9 @@ fn in_copy(folder: &Path, package: &str, program: &str, arguments: &[&str]) -> C
     command
 }
 
-/// Creates a project in this language and tests it without a network. `pack` writes the archive that would be
-/// published, and `unpack` extracts it where the project expects the package.
+/// Creates a project in this language and tests it without a network. `pack` is the command that writes the SDK's
+/// archive as it would be published, and `unpack` is the command that extracts it into the project's directory
+/// `vendor`.
 async fn new_project_in(
     lang: &str,
     environment: &[(&str, &Path)],
@@ -65,7 +66,7 @@ async fn new_project_in(
     (folder, check)
 }
 
-/// Runs the package's own tests, which projects do not contain.
+/// Runs the tests of an SDK package, which are not part of the projects that use the package.
 async fn package_passes(folder: &str, mut command: Command) {
     command.current_dir(repository().join("sdk").join(folder));
     let tests = finished(command).await;
@@ -183,7 +184,7 @@ async fn new_projects_in_c_pass_their_tests() {
     assert!(text.contains(r#"{"a/b~é\"":"😀\n"}"#), "{text}");
 }
 
-/// A case for a plugin that reads two environment variables, of which only `REGION` is granted.
+/// A test case for a plugin that reads the environment variables `REGION` and `ZONE`. The case grants only `REGION`.
 const REGION: &str = r#"
 allow: { environment: { REGION: eu } }
 cases:
@@ -224,7 +225,7 @@ async fn a_new_project_in_javascript_passes_its_tests() {
     let again = admittance(&directory, &["test", "--run", "label"]).await;
     assert_eq!(again.code, Some(0), "{}{}", again.stdout, again.stderr);
     assert!(!again.stderr.contains("npm run build"), "{}", again.stderr);
-    // Settings and lookups work in the sandbox.
+    // The built plugin runs in the sandbox, where it rejects wrong settings.
     let wrong = r#"{"label": "", "lable": 1}"#;
     fs::write(
         directory.join("pod.yaml"),
@@ -277,14 +278,16 @@ cases:
     let check = admittance(&directory, &["test", "--log", "info", "--run", "node"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(check.stderr.contains("looks up web"), "{}", check.stderr);
-    // The plugin uses the capability `http` and changes objects, but its description declares neither.
+    // The description of the plugin declares neither the capability `http` nor that the plugin changes objects, so
+    // `test` reports both.
     for told in [
         "is granted http without declaring it",
         "changes objects without declaring it",
     ] {
         assert!(check.stderr.contains(told), "{told} in {}", check.stderr);
     }
-    // The plugin is configured once, for the snapshot, and not in each call.
+    // The log mentions the snapshot: the plugin is configured once, before its memory is saved in the snapshot, and not
+    // in each call.
     assert!(check.stderr.contains("snapshot"), "{}", check.stderr);
     let code = r#"
 import { deny, plugin } from "admittance";
@@ -389,7 +392,7 @@ async fn a_new_project_in_python_passes_its_tests() {
         check.stdout
     );
     other_templates_pass("python", &[("PIP_FIND_LINKS", wheels.as_path())]).await;
-    // The plugin reads the variable during a call, not during the build.
+    // `REGION` is granted only at run time, so the plugin has to read it during a call and not while it is built.
     let directory = folder.path().join("require-label");
     let code = r#"
 from admittance import Plugin, Request, Response, deny, environment

@@ -49,7 +49,7 @@ async fn writes_to_a_cluster_go_through_the_chains() {
         "{stored}"
     );
 
-    // Chains judge an update by the whole new object.
+    // An update sends the whole new object, so the chains judge that object.
     let (_, message) = refused(&scene, Method::PUT, &path, pod("a", "nginx:latest", json!({}))).await;
     assert!(message.contains("images"), "{message}");
     let updated = scene
@@ -57,7 +57,7 @@ async fn writes_to_a_cluster_go_through_the_chains() {
         .await;
     assert_eq!(updated.status, 200, "{}", updated.text());
 
-    // Chains judge a patch by its result.
+    // A patch is only a part of the object, so the chains judge the object that results from the patch.
     let patch = |image: &str| json!({"spec": {"containers": [{"name": "main", "image": image}]}});
     let (_, message) = refused(&scene, Method::PATCH, &path, patch("nginx:latest")).await;
     assert!(message.contains("images"), "{message}");
@@ -74,7 +74,7 @@ async fn writes_to_a_cluster_go_through_the_chains() {
         "{code} {message}"
     );
     assert_eq!(scene.server.object(&path).unwrap(), stored);
-    // A refusal of the API server is returned unchanged.
+    // If the API server itself refuses the patch, the client gets its refusal unchanged.
     let missing = scene
         .send(Method::PATCH, &format!("{PODS}/b"), patch("nginx:3"))
         .await;
@@ -83,7 +83,7 @@ async fn writes_to_a_cluster_go_through_the_chains() {
         (404, &json!("NotFound"))
     );
 
-    // Chains judge a deletion by the deleted object.
+    // A deletion sends no object, so the chains judge the object that would be deleted.
     let (_, message) = refused(&scene, Method::DELETE, &path, Value::Null).await;
     assert!(message.contains("guard"), "{message}");
     let (_, message) = refused(&scene, Method::DELETE, PODS, Value::Null).await;
@@ -94,7 +94,7 @@ async fn writes_to_a_cluster_go_through_the_chains() {
     assert_eq!(scene.send(Method::DELETE, &path, Value::Null).await.status, 200);
     assert_eq!(scene.server.object(&path), None);
 
-    // Dry runs stored nothing, and every request was made with the user's rights.
+    // The gateway made every request, including its dry runs, with the rights of the user.
     let received = scene.server.got();
     assert!(
         received

@@ -52,7 +52,7 @@ struct Shared {
     got: Mutex<Vec<Got>>,
     objects: Mutex<BTreeMap<String, Value>>,
     is_slow_with_patches: AtomicBool,
-    /// Whether access reviews say that the agent may do everything.
+    /// Whether the fake API server answers access reviews of the agent with "allowed", whatever they ask for.
     serves_cluster_admin: AtomicBool,
     events: broadcast::Sender<String>,
 }
@@ -88,7 +88,7 @@ impl Authority {
 }
 
 impl ApiServer {
-    /// Starts the server, which accepts only this token.
+    /// Starts the fake API server, which accepts only this token.
     pub(super) async fn start(authority: &Authority, token: &str) -> Self {
         Self::named(authority, token, "kubernetes").await
     }
@@ -108,7 +108,7 @@ impl ApiServer {
         let router = Router::new().fallback(answer).with_state(shared.clone());
         let mut serving = JoinSet::new();
         serving.spawn(async move {
-            // Dropping the set when this task ends closes all connections.
+            // When this task is aborted, the set is dropped, which closes all connections.
             let mut connections = JoinSet::new();
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
@@ -140,17 +140,17 @@ impl ApiServer {
         token.clone_into(&mut self.shared.token.lock().unwrap());
     }
 
-    /// From now on, accepts patches without applying them, like an API service that applies them later.
+    /// Makes the fake API server accept patches without applying them, like an API service that applies them later.
     pub(super) fn accept_patches(&self) {
         self.shared.is_slow_with_patches.store(true, Ordering::Relaxed);
     }
 
-    /// From now on, replies to access reviews that the agent may do everything.
+    /// Makes the fake API server answer the agent's access reviews with "allowed" from now on.
     pub(super) fn allow_everything(&self) {
         self.shared.serves_cluster_admin.store(true, Ordering::Relaxed);
     }
 
-    /// Returns all requests so far, except health checks.
+    /// Returns all requests that the fake API server has received, except health checks.
     pub(super) fn got(&self) -> Vec<Got> {
         self.shared.got.lock().unwrap().clone()
     }
@@ -178,7 +178,7 @@ impl Shared {
     fn put(&self, path: &str, object: Value) {
         let event = json!({"type": "MODIFIED", "object": object});
         self.objects.lock().unwrap().insert(path.to_owned(), object);
-        // An error means that no watch is open.
+        // Sending fails if no watch is open. Then nobody needs the event.
         let _ = self.events.send(format!("{event}\n"));
     }
 }

@@ -21,7 +21,7 @@ async fn a_printed_kubeconfig_has_the_path_of_its_cluster() {
     let token = scene.directory.path().join("alice.token");
     fs::write(&token, &scene.alice).unwrap();
     let identifier = scene.prefix.rsplit('/').next().unwrap();
-    // kubectl sends no token over plain HTTP.
+    // A kubeconfig for a gateway without TLS is refused, because kubectl sends no token over plain HTTP.
     let unencrypted = scene.gateway.url("");
     let refused = run(&format!(
         "kubeconfig {identifier} --gateway {unencrypted} --token-file {}",
@@ -70,7 +70,7 @@ async fn the_manifests_of_an_agent_contain_its_token_and_rights() {
         "admittance:super-users",
         "developers",
         "impersonate",
-        // The token in base64.
+        // The manifest's Secret contains the register token in base64.
         "cmVnaXN0ZXItdG9rZW4tMQ==",
     ] {
         assert!(printed.stdout.contains(part), "{part}: {}", printed.stdout);

@@ -106,7 +106,8 @@ async fn super_users_need_no_binding_where_the_agent_may_impersonate_everybody()
         review["spec"]["resourceAttributes"],
         json!({"verb": "impersonate", "resource": "groups", "name": "system:masters"})
     );
-    // The gateway remembers the answer about an agent's rights until the credentials change.
+    // The API server now allows the agent everything. The gateway does not notice before the agent reports new
+    // credentials, because it caches the agent's rights until then.
     scene.server.allow_everything();
     assert_eq!(identity().await, groups(&[]));
     scene.server.change_token("cluster-admin");
@@ -129,7 +130,8 @@ async fn changed_cluster_credentials_and_addresses_are_used_at_once() {
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 404);
     scene.server.change_token("rotated");
-    // The user's token is valid, so the API server's 401 is not passed on to the user.
+    // The API server replied 401 to the agent's token. The gateway turns this into 502, because the user's own token is
+    // valid.
     let refused = scene.send(Method::GET, "/version", Value::Null).await;
     assert_eq!(refused.status, 502, "{}", refused.text());
     assert!(
@@ -137,7 +139,7 @@ async fn changed_cluster_credentials_and_addresses_are_used_at_once() {
         "{}",
         refused.text()
     );
-    // The gateway limits how often an agent may report changes, so the report is repeated until it is accepted.
+    // The gateway limits how often an agent may report new credentials, so the report is repeated until it is accepted.
     while scene.report(&[&scene.server, &second], "rotated").await.status != 200 {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

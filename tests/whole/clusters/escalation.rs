@@ -20,7 +20,7 @@ async fn no_header_changes_the_user_of_a_request() {
         "Connection: Impersonate-User, Impersonate-Group, Authorization\r\n",
         "Connection: impersonate-user\r\nConnection: close\r\n",
         "Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.c2VydmljZQ\r\n",
-        // After an upgrade to HTTP/2, the gateway could not see further requests.
+        // If the gateway allowed an upgrade to HTTP/2, it could not check later requests on this connection.
         "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n",
         "X-BCS-User-Token: other\r\nCookie: session=other\r\n",
     ];

@@ -29,14 +29,15 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     let place = ZooKeeperNode::shared("peers").await;
     let scene = Scene::with_peers(&place.config()).await;
     let mut another = scene.another_gateway(([127, 0, 0, 1], 0).into(), SECRET).await;
-    // Each gateway connects to the other one: `scene.gateway` to `another` with verified TLS, and `another` to
-    // `scene.gateway` without TLS.
+    // Each of the two gateways opens a tunnel to the other: `scene.gateway` connects with verified TLS, and `another`
+    // connects without TLS.
     until_linked(&scene.gateway, 1).await;
     until_linked(&another, 1).await;
     let agent = scene.agent_of(&another.tls_url("")).await;
     scene.until_reached().await;
 
-    // Only the gateway that the client calls runs chains and replaces the user's identity.
+    // The request passes through both gateways. Only the gateway that the client calls runs chains and replaces the
+    // user's identity.
     let created = scene
         .send(
             Method::POST,
@@ -136,7 +137,8 @@ async fn a_gateway_without_the_shared_secret_is_refused_by_other_gateways() {
 async fn a_replayed_request_opens_no_tunnel_between_gateways() {
     let place = ZooKeeperNode::shared("recorded").await;
     let scene = Scene::with_peers(&place.config()).await;
-    // An attacker may have recorded this request from a gateway that has the secret.
+    // The gateways share a secret. This is a request to open a tunnel, signed with the secret, as an attacker may have
+    // recorded it from a real gateway.
     let (id, key) = ("recorded", "AAAAAAAAAAAAAAAAAAAAAA==");
     let secret = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
     let proof = |text: String| BASE64_STANDARD.encode(hmac::sign(&secret, text.as_bytes()));
@@ -166,7 +168,8 @@ async fn a_replayed_request_opens_no_tunnel_between_gateways() {
     opened.await.unwrap();
     drop(wire);
 
-    // The same bytes fail on a new connection, because its challenge differs.
+    // Replaying the recorded bytes on a new connection fails, because the gateway sends another challenge on each
+    // connection.
     let (mut again, another) = open().await;
     assert_ne!(another, challenge);
     again.write(&text_message(&recorded)).await;
@@ -177,7 +180,8 @@ async fn a_replayed_request_opens_no_tunnel_between_gateways() {
     refused.await.unwrap();
 }
 
-/// Returns a text message as WebSocket clients send it, with a zero mask.
+/// Returns the bytes of a WebSocket text message. Clients have to mask messages; here the mask is zero, so it changes
+/// nothing.
 fn text_message(text: &str) -> Vec<u8> {
     let length = u8::try_from(text.len()).unwrap();
     assert!(length < 126);

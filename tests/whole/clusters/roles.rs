@@ -24,7 +24,7 @@ use admittance_tests::{NEVER, POLL};
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const SECRET: &str = "app-secret";
 
-/// Returns namespace, subject and role of each binding.
+/// Returns the namespace, the subject and the role of each role binding at the API server.
 fn bindings(scene: &Scene) -> Vec<(String, String, String)> {
     let objects = scene.server.objects();
     let bindings = objects.iter().filter(|(path, _)| path.contains("rolebindings/"));
@@ -113,7 +113,8 @@ async fn roles_in_a_file_become_role_bindings_in_the_cluster() {
     let role = scene.server.object(&role).unwrap();
     assert!(!role["rules"].to_string().contains("exec"), "{role}");
 
-    // Bob has no permission at the gateway, and gets access through a role in the cluster. He is in no group.
+    // Bob has no permission at the gateway. His access comes from a role that the file grants to him in the cluster. He
+    // is in no group.
     let authorization = format!("Bearer {bob}");
     let headers = [("authorization", &*authorization)];
     let reached = scene
@@ -140,10 +141,10 @@ async fn roles_in_a_file_become_role_bindings_in_the_cluster() {
     until_bound(&scene, &[foreign]).await;
 }
 
-/// A fake authorization system of an operator.
+/// A fake of the authorization system with which an operator manages users' roles.
 struct Authorization {
     socket: WebSocketStream<TlsStream<TcpStream>>,
-    /// The `Authorization` header that the gateway sent.
+    /// The `Authorization` header with which the gateway signed in at the authorization system.
     login: String,
 }
 
@@ -173,7 +174,8 @@ impl Authorization {
             .unwrap();
     }
 
-    /// Waits until the message `id` is acknowledged, and returns the messages acknowledged before.
+    /// Waits until the gateway acknowledges the message `id`, and returns the IDs of the messages that it acknowledged
+    /// before.
     async fn until_acknowledged(&mut self, id: u32) -> Vec<u64> {
         let mut before = Vec::new();
         let acknowledged = async {
@@ -229,12 +231,13 @@ async fn roles_from_an_authorization_system_become_role_bindings() {
     let mut system = Authorization::accept(&listener, &authority).await;
     assert_eq!(system.login, "Basic YmNzOmFwcC1zZWNyZXQ=");
 
-    // A change is acknowledged only after it has been made in the cluster.
+    // The gateway acknowledges a change of roles only after making it in the cluster.
     system.send("hi", 1, &json!({})).await;
     system
         .send("data", 2, &policy("add", "alice", "workloads-view", None))
         .await;
-    // The role `root` does not exist, and the role `cluster-manage` is not allowed.
+    // The next two messages are never acknowledged: the role `root` does not exist, and `cluster-manage` is not
+    // allowed.
     system
         .send("data", 3, &policy("add", "alice", "root", None))
         .await;
@@ -261,7 +264,8 @@ async fn roles_from_an_authorization_system_become_role_bindings() {
     system.until_acknowledged(6).await;
     until_bound(&scene, &[view]).await;
 
-    // An authorization system that can send all roles does so when it connects.
+    // Some authorization systems send the complete list of roles when the gateway connects. The list replaces earlier
+    // roles.
     drop(system);
     let mut system = Authorization::accept(&listener, &authority).await;
     let list = json!([policy("add", "alice", "cluster-readonly", None)]);

@@ -15,13 +15,13 @@ pub(super) const SERVICE_ACCOUNT: &str = "service-account-1";
 /// The secret that the gateways of a scene share.
 pub(super) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
-/// A gateway with a user and a registered cluster, and the cluster's running API server.
+/// A gateway with a user and a registered cluster, and this cluster's API server, which is running.
 pub(super) struct Scene {
     pub(super) directory: TempDir,
     pub(super) gateway: Admittance,
     pub(super) authority: Authority,
     pub(super) server: ApiServer,
-    /// The token of `plain:alice`, who may edit the cluster.
+    /// The gateway's token for the user `plain:alice`, who may change objects of the cluster.
     pub(super) alice: String,
     pub(super) register_token: String,
     /// The cluster's path at the gateway: `/tunnels/clusters/{identifier}`.
@@ -105,12 +105,12 @@ impl Scene {
         Self::configured(false, "[]", None, "", &[]).await
     }
 
-    /// Starts a scene with chains. Its gateway finds other gateways through this ZooKeeper ensemble.
+    /// Starts a scene whose gateway runs chains and finds other gateways through this ZooKeeper ensemble.
     pub(super) async fn with_peers(ensemble: &str) -> Self {
         Self::configured(true, "[]", Some(ensemble), "", &[]).await
     }
 
-    /// Starts a scene with additional keys in the gateway's configuration, and additional files.
+    /// Starts a scene with `more` appended to the gateway's configuration, and with these files in its directory.
     pub(super) async fn with(more: &str, files: &[(&str, &str)]) -> Self {
         Self::configured(false, "[127.0.0.0/8]", None, more, files).await
     }
@@ -288,7 +288,7 @@ impl Scene {
         Wire::open(&address, &head).await
     }
 
-    /// Starts another gateway with TLS, the same database and this secret.
+    /// Starts another gateway, which has TLS, uses the database of the scene's gateway, and signs with this secret.
     pub(super) async fn another_gateway(&self, address: SocketAddr, shared_secret: &str) -> Admittance {
         secret(&self.directory, "another.secret", shared_secret);
         let config = fs::read_to_string(self.directory.path().join("admittance.yaml")).unwrap();
@@ -299,12 +299,12 @@ impl Scene {
         serve.start().await.unwrap()
     }
 
-    /// Starts the cluster's agent as it would run in a Pod.
+    /// Starts the agent of the scene's cluster with the files and variables that it would have in a Pod.
     pub(super) async fn agent(&self) -> Agent {
         self.agent_of(&self.gateway.url("")).await
     }
 
-    /// Starts the cluster's agent, which connects to the gateway at this URL.
+    /// Starts the agent of the scene's cluster, which connects to the gateway at this URL.
     pub(super) async fn agent_of(&self, gateway: &str) -> Agent {
         Agent(self.agent_command(gateway).spawn().unwrap())
     }
@@ -315,8 +315,8 @@ impl Scene {
         command
     }
 
-    /// Returns a command that runs an agent as in a Pod. The agent gets the addresses of all API servers from the API
-    /// server.
+    /// Returns a command that runs an agent as in a Pod. This agent has no `--api-server`, so it asks the API server
+    /// for the addresses of all API servers.
     pub(super) fn listing_agent_command(&self, gateway: &str) -> tokio::process::Command {
         let account = self.directory.path().join("service-account");
         fs::create_dir_all(&account).unwrap();
@@ -339,7 +339,7 @@ impl Scene {
         command
     }
 
-    /// Waits until a request through the gateway is answered by the cluster.
+    /// Waits until the cluster answers a request that is sent through the gateway.
     pub(super) async fn until_reached(&self) {
         let reached = async {
             while self
@@ -355,14 +355,14 @@ impl Scene {
     }
 }
 
-/// Writes a file that only this user may read.
+/// Writes a file that only its owner may read.
 fn secret(directory: &TempDir, name: &str, text: &str) -> PathBuf {
     let path = write(directory, name, text);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     path
 }
 
-/// Returns the text of a body; empty for null.
+/// Returns the text of a request body. A null body is an empty text.
 fn text_of(body: &Value) -> String {
     match body {
         Value::Null => String::new(),

@@ -68,9 +68,9 @@ async fn an_agent_logs_why_its_report_is_refused() {
         }
     };
     let line = tokio::time::timeout(NEVER, refused).await.unwrap();
-    // Like bcs-api, the gateway replies with the status 200 even if it refuses the report.
+    // Like bcs-api, the gateway replies with the status 200 to a report that it refuses. The reason is in the body.
     assert!(line.contains("200 OK") && line.contains("localServers"), "{line}");
-    // The tunnel works although the report was refused.
+    // The refusal concerns only the reported credentials, so requests go through the tunnel nevertheless.
     scene.until_reached().await;
 }
 
@@ -140,7 +140,7 @@ async fn a_tunnel_is_reopened_after_its_agent_or_gateway_is_killed() {
     scene.restart_gateway().await;
     scene.until_reached().await;
 
-    // Revoking the register token closes the tunnel, while the reported addresses stay in use.
+    // Revoking the agent's register token closes its tunnel, and so the watch ends.
     let mut watch = scene.send_raw("GET", &format!("{PODS}?watch=true"), "").await;
     watch.until("\r\n\r\n").await;
     scene.server.until_watched(1).await;
@@ -159,7 +159,7 @@ async fn a_client_that_reads_slowly_delays_no_other_client_of_a_tunnel() {
     let mut object = pod("a", "nginx:1", json!({}));
     object["metadata"]["annotations"] = json!({"large": "x".repeat(12 << 20)});
     scene.server.put(&format!("{PODS}/a"), object);
-    // This client does not read its reply.
+    // A client that does not read its large reply must not block requests of others in the tunnel.
     let mut slow = scene
         .send_raw("GET", &format!("{PODS}/a"), "Connection: close\r\n")
         .await;
@@ -231,7 +231,7 @@ async fn an_agent_that_ignores_flow_control_takes_a_bounded_amount_of_memory() {
     };
     let mut most = before;
     let sending = async {
-        // A gateway without a limit would keep all sent bytes in memory.
+        // The agent sends up to 400 MiB. A gateway without a limit would keep all of it in memory.
         while ended() < 20 && flood.sent.load(Ordering::Relaxed) < 400 * MIB {
             most = most.max(scene.gateway.resident_memory().unwrap());
             tokio::time::sleep(10 * POLL).await;

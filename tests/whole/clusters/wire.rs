@@ -4,7 +4,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// A client connection that reads a reply while it arrives.
+/// A client connection on which a test can read a reply piece by piece while it arrives.
 pub(super) struct Wire {
     stream: TcpStream,
     read: Vec<u8>,
@@ -45,10 +45,10 @@ impl Wire {
             .unwrap_or_else(|_| panic!("{text:?} does not arrive"))
     }
 
-    /// Waits until the peer closes the connection, and returns the bytes received until then.
+    /// Waits until the peer closes the connection, and returns the received bytes that no call has returned yet.
     pub(super) async fn ended(&mut self) -> Vec<u8> {
         let reading = self.stream.read_to_end(&mut self.read);
-        // The result is ignored, because a read error means that the connection is closed.
+        // A read error also means that the connection is closed, so the result is ignored.
         let _ = tokio::time::timeout(NEVER, reading).await.unwrap();
         std::mem::take(&mut self.read)
     }

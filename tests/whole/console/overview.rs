@@ -51,7 +51,7 @@ async fn the_overview_counts_the_requests_of_the_last_hour() {
     browser.find_with("table.live tbody tr", "shop/cart").await;
     browser.picture("overview").await;
 
-    // Every page shows the same numbers for a chain, even if the chain only audits.
+    // Every page shows the same numbers for the chain `trial`, which is in Audit mode.
     let mut numbers = Vec::new();
     for page in ["/", "/chains", "/live"] {
         browser.open(&url(page)).await;
@@ -90,7 +90,7 @@ async fn the_palette_and_lists_can_be_used_with_the_keyboard() {
     browser.press(Key::Enter).await;
     browser.find_with("h1", "Chain trial").await;
 
-    // If the text names no page, the palette searches the decisions for it.
+    // If the typed text names no page, the palette offers to search the decisions for it.
     browser.press(Key::Control + "k").await;
     browser.find_with("dialog.palette li", "Overview").await;
     browser.press("cart").await;
@@ -127,7 +127,8 @@ async fn tables_fit_on_a_phone_screen() {
     for page in PAGES.into_iter().chain(["/style"]) {
         browser.open(&server.program.admin_url(page)).await;
         browser.find("h1").await;
-        // The navigation and definitions have scroll bars of their own, so they may be wider than the screen.
+        // Elements in a navigation, a definition or an editor may be wider than the screen, because these have scroll
+        // bars of their own.
         let script = "return [...document.querySelectorAll('body *')]
             .filter((element) => !element.closest('nav, pre, textarea, code-editor, thead, .visually-hidden, .skip, svg'))
             .filter((element) => element.getBoundingClientRect().right > 390.5)

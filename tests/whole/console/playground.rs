@@ -14,9 +14,9 @@ use crate::{
 };
 
 impl Browser {
-    /// Replaces an editor's text as if the user had pasted it.
+    /// Replaces the text of the editor with this name as if the user had pasted it.
     pub(super) async fn edit(&self, name: &str, text: &str) {
-        // Until its script has run, an editor has no value.
+        // The editor is a custom element that has no `value` until its script has run, so the test waits for it.
         let script = "
             const area = document.getElementById(arguments[0]);
             return customElements.whenDefined('code-editor').then(() => {
@@ -96,7 +96,7 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
         .await;
     browser.picture("playground").await;
 
-    // The plugin's schema provides completions for its settings.
+    // The editor completes settings with names from the plugin's schema.
     browser
         .edit(
             "settings",
@@ -133,7 +133,7 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
         .find_with("#outcome .notice.bad", "it has no `kind`")
         .await;
 
-    // The status and the decisions contain no evaluations.
+    // Evaluations in the playground are neither counted in the status nor listed as decisions.
     let status = server.program.status().await.unwrap();
     assert_eq!(status["chains"][0]["stages"][0]["calls"]["total"], 0);
     browser.open(&url("/live")).await;
@@ -161,7 +161,8 @@ async fn a_looping_plugin_delays_no_other_request() {
         browser.edit("definitions", &text).await;
         browser.edit("object", POD).await;
         browser.find("#outcome[aria-busy]").await;
-        // The live chain still answers, although it allows only one concurrent request.
+        // While the playground evaluates, the live chains answer, although the configuration allows only one plugin
+        // call at a time.
         for number in 0..5 {
             let review = pod(&format!("{behaviour}-{number}"), "shop", "web", "nginx:1.29");
             assert!(server.review("/admit", &review).await.is_allowed());
@@ -275,7 +276,8 @@ async fn an_editor_does_not_trap_the_keyboard() {
     browser.end(&origin).await;
 }
 
-/// For an API without AdmissionReviews, the playground takes the HTTP requests of clients.
+/// The chain is for a REST API, which has no AdmissionReviews, so the playground takes the HTTP requests of its
+/// clients.
 #[tokio::test]
 async fn the_playground_tries_rest_chains_with_http_requests() {
     let Some(browser) = Browser::start().await else {
@@ -295,7 +297,8 @@ async fn the_playground_tries_rest_chains_with_http_requests() {
     browser.click("button", "Evaluate").await;
     browser.find_with("#outcome td.added", "team: everyone").await;
 
-    // The page shows the last request that matched the chain.
+    // After a client has sent a request that matches the chain, the playground offers this request instead of its
+    // example.
     let request = Request::builder()
         .method(Method::PUT)
         .uri(program.url("/v1/services/web"))
@@ -318,7 +321,8 @@ async fn the_playground_tries_rest_chains_with_http_requests() {
         .await;
     browser.picture("playground-rest").await;
 
-    // An unknown route is reported, and an invalid body is reported with its line.
+    // For a request with an unknown path, the playground reports that no route matches. For an invalid body, it reports
+    // the line.
     browser.edit("object", "PUT /v1/others/web\n\n{}").await;
     browser
         .find_with("#outcome .notice.bad", "no route matches")
@@ -416,7 +420,7 @@ async fn an_editor_colours_its_text_and_marks_only_lines_that_exist() {
         ["\"kind\"", "\"a\""]
     );
 
-    // If the text ends too early, the last line is marked.
+    // If the document ends too early, the editor marks its last line.
     browser.edit("object", "kind: Pod\nmetadata: {").await;
     browser.find(".field:has(#object) .numbers .marked").await;
     assert_eq!(
@@ -424,7 +428,7 @@ async fn an_editor_colours_its_text_and_marks_only_lines_that_exist() {
         ["1", "2"]
     );
 
-    // The page `/applies` also has an editor, which marks lines and links to them in the same way.
+    // The editor on the page `/applies` marks invalid lines and links to them like the playground's editors.
     browser.open(&server.program.admin_url("/applies")).await;
     browser.edit("object", "kind: Pod\na: b: c").await;
     browser.click("button", "What applies?").await;

@@ -1,4 +1,4 @@
-//! The console with a full log of decisions.
+//! The console with as many decisions as the log can hold.
 
 use std::{collections::BTreeSet, fs};
 
@@ -11,7 +11,7 @@ use crate::{
     kubernetes::server::{Server, request},
 };
 
-/// The default number of decisions in the log.
+/// The number of decisions that the log in memory holds by default.
 const DECISIONS: usize = 10_000;
 
 /// The maximum size in bytes of a page with a list.
@@ -66,7 +66,7 @@ async fn console_pages_stay_small_with_a_full_decision_log() {
     ] {
         figures.push(times(&browser, &url(path)).await);
     }
-    // The pages stay below the limit, however many decisions there are.
+    // Every page stays below the size limit, although the log is full.
     let largest = figures.iter().map(|page| page["bytes"].as_u64().unwrap()).max();
     assert!(largest < Some(LARGEST_PAGE), "{figures:#?}");
     let figures = serde_json::to_string_pretty(&json!(figures)).unwrap();
@@ -77,7 +77,7 @@ async fn console_pages_stay_small_with_a_full_decision_log() {
         ["team-1/web-4999"]
     );
 
-    // A page shows a hundred decisions and links to the next hundred.
+    // The list shows a hundred decisions at a time, and links to the next hundred.
     browser.open(&url("/live?verdict=denied")).await;
     let mut pages = 0;
     let mut seen = BTreeSet::new();
@@ -94,7 +94,7 @@ async fn console_pages_stay_small_with_a_full_decision_log() {
     }
     assert_eq!((pages, seen.len()), (DECISIONS / 1000, DECISIONS / 10));
 
-    // The page does not grow while decisions arrive.
+    // While new decisions arrive, the open page removes old rows, so that it does not grow.
     browser.open(&url("/live")).await;
     browser.find_with(".live-state", "Live").await;
     fill(&server).await;

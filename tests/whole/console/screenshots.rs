@@ -11,7 +11,7 @@ use crate::{
     scene::{self, source},
 };
 
-/// The pages in the manual, each with a text that it contains.
+/// The pages of which the manual has screenshots: (name of the screenshot, path of the page, text that appears on it).
 const PAGES: [(&str, &str, &str); 10] = [
     ("overview", "/", "Requests, last hour"),
     ("live", "/live", "shop/cart"),
@@ -81,7 +81,7 @@ async fn screenshots_of_the_manual_are_current() {
         (plugins, "/etc/admittance/plugins"),
         (store, "/var/lib/admittance/store"),
         (directory, "/etc/admittance"),
-        // The only remaining temporary directory is that of the history.
+        // All temporary paths but the history's are replaced above, so this pattern matches only the history's path.
         (r"/\S*/\.tmp\w+", "/var/lib/admittance/history"),
     ];
     for (name, path, text) in PAGES {

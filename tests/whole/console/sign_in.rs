@@ -99,10 +99,10 @@ async fn users_sign_in_to_the_console_with_a_token() {
     browser.open(&url("/decisions/changed-1")).await;
     browser.find_with("table.diff", "docker-hub").await;
 
-    // The only errors are replies with 401.
+    // The sign-in page is a reply with 401, which the browser reports as an error. There must be no other errors.
     browser.only_failed_with("401").await;
 
-    // A link from another site works with the session.
+    // A user who follows a link from another site stays signed in.
     let link = format!("data:text/html,<a href=\"{}\">here</a>", url("/health"));
     browser.open(&link).await;
     browser.click("a", "here").await;

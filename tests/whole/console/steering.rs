@@ -19,7 +19,7 @@ listen: { tls: { certificate: localhost.pem, key: localhost.key } }
 definitions: [chains/]
 ";
 
-/// Returns a chain whose candidate rewrites images to another registry than its plugin does.
+/// Returns a chain of one plugin with a candidate. The plugin and the candidate rewrite images to different registries.
 fn images() -> String {
     let images = source("image-policy");
     format!(
@@ -90,7 +90,8 @@ async fn a_candidate_can_be_viewed_and_promoted_in_the_console() {
     server.three_pods().await;
     let compared = |status: &serde_json::Value| {
         let candidate = &status["chains"][0]["stages"][0]["candidate"];
-        // The denied Pod counts as different too, because the message contains the rewritten image.
+        // The candidate differs for the changed Pod and for the denied one: the denial's message contains the rewritten
+        // image.
         candidate["different"] == 2 && candidate["same"] == 1
     };
     server
@@ -117,7 +118,7 @@ async fn a_candidate_can_be_viewed_and_promoted_in_the_console() {
     let numbers = browser
         .texts("section.stage tbody tr:first-child td.number")
         .await;
-    // The numbers count allowed, changed, denied and failed requests.
+    // In the stage's table, the first four numbers count allowed, changed, denied and failed requests.
     assert_eq!(numbers[..4], ["1", "1", "1", "0"], "{numbers:?}");
     let text = browser.find("pre.numbered").await.text().await.unwrap();
     assert!(text.contains("# Where images come from."), "{text}");
@@ -126,7 +127,8 @@ async fn a_candidate_can_be_viewed_and_promoted_in_the_console() {
     let target = "return document.querySelector('.line:target').textContent";
     let target: String = browser.evaluate(target, Vec::new()).await;
     assert_eq!(target.trim(), "- name: registry");
-    // The page counts answers by resource, and shows an example of each difference as a diff.
+    // The page counts the candidate's answers for each resource, and shows a diff of one example for each kind of
+    // difference.
     let counted = browser.texts("table.comparisons tbody td").await;
     assert_eq!(counted, ["1", "0", "0", "2", "0"]);
     let examples = browser.texts("details.sample summary").await;
@@ -316,7 +318,7 @@ async fn a_stage_can_be_disabled_for_a_limited_time() {
     browser
         .open(&server.program.admin_url("/chains/Mutating/images"))
         .await;
-    // The disabled stage would deny this Pod.
+    // The stage is disabled, so it does not deny this Pod.
     let latest = pod("off", "shop", "web", "nginx");
     assert!(server.review("/admit", &latest).await.is_allowed());
     browser.click("button", "Enable it now").await;
@@ -339,7 +341,7 @@ async fn a_stage_can_be_disabled_for_a_limited_time() {
     browser.end(&origin).await;
 }
 
-/// Checks which state, which share of the candidate and which buttons the page shows for the rollout.
+/// Checks that the page shows this state of the rollout, this share of the candidate, and these buttons.
 async fn rollout_is(browser: &Browser, state: &str, share: &str, buttons: &[&str]) {
     browser.find_with("section.candidate h3", state).await;
     let decides = format!("The candidate decides {share} of the requests, by uid");
@@ -461,7 +463,7 @@ async fn the_page_what_applies_lists_the_chains_for_a_kind() {
         .unwrap();
     assert!(other.contains("`resources` has configmaps"), "{other}");
     browser.picture("applies").await;
-    // The page's URL contains the request.
+    // The filled-in form is in the page's URL, so that the page can be shared as a link.
     let address = browser.address().await;
     assert!(
         address.contains("kind=v1%2FPod") && address.contains("namespace=kube-system"),

@@ -47,7 +47,7 @@ async fn commands_that_follow_decisions_get_new_decisions() {
     scene.create("b", "img:latest").await;
     let mut all = Following::start(&scene, &["--since", "1h"]).await;
     let mut refused = Following::start(&scene, &["--limit", "1", "--verdict", "refused"]).await;
-    // When both commands have printed the earlier decisions, they are connected.
+    // Once both commands have printed the earlier decisions, they are connected, so they get every later decision.
     assert_eq!(
         (all.next().await, all.next().await),
         ("a".to_owned(), "b".to_owned())
@@ -105,7 +105,7 @@ async fn a_slow_client_gets_the_number_of_missed_decisions_and_delays_no_other_c
     let scene = Scene::start("decisions: { memory: { count: 10 } }").await;
     let mut slow = EventClient::open(&scene, "/v1/decisions/events", "").await;
     slow.until("content-type").await;
-    // Together, the following decisions are larger than the socket buffers, so the client that does not read misses
+    // The next hundred decisions are larger than the socket's buffers. The slow client does not read them, so it misses
     // some.
     let mut review = POD.review("large");
     review["request"]["object"]["metadata"]["annotations"] = json!({"well-behaved": "false"});

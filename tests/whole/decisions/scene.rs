@@ -50,7 +50,7 @@ impl Scene {
     }
 
     pub(super) async fn start_in(directory: TempDir, additions: &str) -> Self {
-        // A restart uses the existing files.
+        // When a test starts the server again in its directory, the certificates exist and are kept.
         if !directory.path().join("ca.pem").exists() {
             certificates(&directory, &[]).await;
         }
@@ -58,7 +58,7 @@ impl Scene {
         Self(Server::start_in(directory, &config, &chains()).await)
     }
 
-    /// Sends a review of a created Pod with this image.
+    /// Sends an AdmissionReview about the creation of a Pod with this image.
     pub(super) async fn create(&self, uid: &str, image: &str) -> Verdict {
         let mut review = POD.review(uid);
         review["request"]["object"]["spec"]["containers"][0]["image"] = image.into();

@@ -17,7 +17,7 @@ use crate::kubernetes::server::{POD, Server};
 async fn decisions_on_disk_survive_a_restart() {
     let decisions = "decisions: { share: 0%, objects: true, sqlite: { file: decisions.db } }";
     let mut scene = Scene::start(decisions).await;
-    // With a share of 0 %, the decision about a Pod that is allowed unchanged is not written to disk.
+    // As the share of allowed, unchanged requests on disk is 0 %, the decision about this Pod is not written to disk.
     let mut unchanged = POD.review("unchanged");
     unchanged["request"]["object"]["metadata"]["annotations"] = json!({"well-behaved": "true"});
     assert_eq!(scene.review(&unchanged).await.patch(), None);
@@ -99,7 +99,7 @@ async fn decisions_are_sent_to_a_server_with_the_configured_token() {
         let text = String::from_utf8(body.to_vec()).unwrap();
         let mut kept = kept.lock().unwrap();
         kept.push((token, text));
-        // The server replies to the first attempt with an error.
+        // The sink's server replies to the first attempt with an error, so the program has to try again.
         if kept.len() == 1 {
             http::StatusCode::SERVICE_UNAVAILABLE
         } else {

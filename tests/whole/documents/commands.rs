@@ -28,7 +28,7 @@ fn flags(help: &str) -> BTreeSet<String> {
 async fn helps() -> BTreeMap<String, String> {
     let mut helps = BTreeMap::new();
     let all = Admittance::run(["--help"]).await.unwrap().stdout;
-    // Commands are listed in groups below unindented headings. Continuation lines have a larger indentation.
+    // In `--help`, commands are indented by two spaces, headings of groups not at all, and continuation lines by more.
     let (commands, _) = all.split_once("\nOptions:\n").unwrap();
     let mut names: Vec<String> = commands
         .lines()
@@ -97,8 +97,8 @@ async fn commands_and_flags_on_the_pages_exist() {
         for (line, code) in page.codes() {
             let place = format!("{}:{line}", page.path.display());
             check(&place, &words(code));
-            // Only a flag at the start of a code span counts, since commands of other programs have flags of their own.
-            // `---` separates YAML documents.
+            // A flag in the middle of a code span may belong to another program's command, so only the start of the
+            // span is checked. `---` separates YAML documents and is not a flag.
             let is_flag = |word: &&str| word.starts_with("--") && *word != "---";
             if let Some(flag) = code.split(' ').next().filter(is_flag) {
                 assert!(all.contains(flag), "{place}: the program has no {flag}");
@@ -130,9 +130,10 @@ async fn flags_and_variables_of_serve_are_documented() {
     real.extend(variables(serve));
     assert_eq!(listed, real);
     let mut all: BTreeSet<String> = helps.values().flat_map(|help| variables(help)).collect();
-    // This variable has no flag, because other users can see the arguments of a process.
+    // `ADMITTANCE_TOKEN` has no flag, because other users of the machine can see the arguments of a process.
     all.insert("ADMITTANCE_TOKEN".to_owned());
-    // This variable describes the installation, and applies to every command that reads definitions.
+    // `ADMITTANCE_PLUGINS` has no flag, because it describes the installation and applies to every command that reads
+    // definitions.
     all.insert("ADMITTANCE_PLUGINS".to_owned());
     for page in Page::all() {
         let names = page.text.split(|c: char| !(c.is_ascii_uppercase() || c == '_'));

@@ -7,16 +7,17 @@ use serde_json::Value;
 use super::{blocks, commands::commands, configuration, page::Page, tested_with};
 use crate::scene::store;
 
-/// The allowed info strings of a block. Without one, rustdoc would compile a block as Rust.
+/// The info strings that code blocks on the pages may have. A block without an info string would be compiled as Rust by
+/// rustdoc.
 const INFOS: [&str; 16] = [
     // A definition or a complete configuration.
     "yaml",
     // A part of a definition or of a configuration.
     "yaml fragment",
-    // Cases that pass in `admittance test` with the stock plugin image-policy, or with guest-reaches-out if they
-    // contain `target: http`.
+    // Test cases. They pass in `admittance test` with the stock plugin image-policy, or, if they contain `target:
+    // http`, with the plugin guest-reaches-out.
     "yaml cases",
-    // A definition that `check` rejects. The next block is the output of `check`.
+    // A definition that `check` rejects. The block after it on the page is the output of `check`.
     "yaml wrong",
     "json",
     "console",
@@ -26,20 +27,20 @@ const INFOS: [&str; 16] = [
     "rust",
     "rust,no_run",
     "rust,ignore",
-    // The tests of JavaScript and Python packages run the block.
+    // Blocks in JavaScript or Python (this row and the next) are run by the tests of these SDK packages.
     "javascript",
     "python",
-    // The test of projects in C compiles and runs the block.
+    // Blocks in C are compiled and run by the test of projects in C.
     "c",
     "mermaid",
 ];
 
-/// The required keys of a configuration, each on its own line.
+/// The keys that every configuration must have, each on a line of its own.
 const LEAST: &str = r#"dialect: { bcs: { cluster: BCS-MESOS-10001 } }
 upstream: { servers: ["http://127.0.0.1:8081"] }
 "#;
 
-/// Parts of warnings that examples may cause, each with the reason why the example is right.
+/// (part of a warning that an example on the pages causes, why the example is right nevertheless)
 const WARNED: [(&str, &str); 3] = [
     ("undefined field 'sizes'", "the page shows this warning"),
     ("has no field \"securityContxt\"", "the page shows this warning"),
@@ -82,7 +83,8 @@ fn definitions_and_configurations_on_the_pages_are_valid() {
         let is_definition = block.text.lines().any(|line| line.starts_with("kind:"));
         let mistakes = if is_definition {
             load_text(&name, &block.text)
-                // A `SyncSet` and an `ExpansionTemplate` define no chain.
+                // An example with a `SyncSet` or an `ExpansionTemplate` defines no chain. Every other example must
+                // define one.
                 .map(|chains| {
                     let has_none = ["kind: SyncSet", "kind: ExpansionTemplate"]
                         .iter()
@@ -137,7 +139,7 @@ async fn yaml_fragments_on_the_pages_are_valid_in_complete_files() {
             let stage: String = block.text.lines().map(|line| format!("      {line}\n")).collect();
             load_text(&block.to_string(), &chain_with(&stage)).err()
         } else {
-            // Only gateways and webhook servers have no upstream.
+            // A gateway or a webhook server forwards requests to no upstream, so it must not have the key `upstream`.
             let has_no_upstream = ["  gateway:", "  kubernetes:"]
                 .iter()
                 .any(|dialect| block.text.contains(dialect));

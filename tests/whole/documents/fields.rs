@@ -8,10 +8,11 @@ use serde_json::Value;
 
 use super::{configuration, page::Page, tested_with};
 
-/// A name that no field has or resembles.
+/// A name that no field has or resembles, so that the program lists all known fields instead of suggesting a similar
+/// one.
 const UNKNOWN: &str = "qqqqqqqqqqqqqqqqqqqq";
 
-/// Collects the fields of a schema, each with the path of the fields around it.
+/// Adds the fields of a JSON schema below `node` to `found`. Each is written as a path: `prefix` is the path of `node`.
 fn properties(schema: &Value, node: &Value, prefix: &str, found: &mut BTreeSet<String>) {
     let node = match node["$ref"].as_str() {
         Some(reference) => schema.pointer(reference.trim_start_matches('#')).unwrap(),
@@ -51,8 +52,9 @@ async fn schema_of(document: &str) -> BTreeSet<String> {
     found
 }
 
-/// Returns the fields that are allowed in place of the `?` in each text. `known` gets them from the program's message
-/// about an unknown field there.
+/// Returns the paths of the fields that the program knows in each of these documents at the place of its `?`. `places`
+/// has pairs of the path of this place and the document. `known` replaces the `?` by an unknown field, and returns the
+/// fields that the error message suggests.
 fn known_in(places: &[(&str, &str)], known: impl Fn(&str) -> Vec<String>) -> BTreeSet<String> {
     let fields = places.iter().flat_map(|(prefix, text)| {
         let names = known(&with_unknown(text)).into_iter();
@@ -98,7 +100,7 @@ async fn fields_of_test_cases_are_documented_and_in_the_schema() {
     }
     let known = known_in(&places, |text| known[text].clone());
     let mut schema = schema_of("test").await;
-    // A single case may contain the same grants and answers as a file of cases.
+    // A single case has the same fields in `allow` and `http` as a file of cases, so these fields are listed once.
     schema.retain(|field| !field.starts_with("cases.allow.") && !field.starts_with("cases.http."));
     assert_eq!(schema, known);
 
@@ -255,7 +257,7 @@ async fn the_schema_of_chains_has_the_fields_that_the_program_reads() {
         known(&load_text("a.yaml", &text).unwrap_err())
     });
     let mut schema = schema_of("chain").await;
-    // The table above has no row for the fields of a `namespaceSelector`.
+    // The texts above do not look into a `namespaceSelector`, so the schema's fields inside of it are not compared.
     schema.retain(|field| !field.starts_with("spec.stages.namespaceSelector."));
     assert_eq!(schema, read);
 }
@@ -276,7 +278,7 @@ async fn the_schema_of_exceptions_has_the_fields_that_the_program_reads() {
     assert_eq!(schema_of("exception").await, read);
 }
 
-/// Returns the fields that the message about the unknown field lists.
+/// Returns the known fields that the error message about the unknown field suggests.
 fn known(mistakes: &Mistakes) -> Vec<String> {
     let unknown = mistakes
         .iter()
@@ -286,7 +288,7 @@ fn known(mistakes: &Mistakes) -> Vec<String> {
     fields.split(", ").map(str::to_owned).collect()
 }
 
-/// Replaces `?` by the unknown field, and closes all brackets.
+/// Replaces the `?` in a document by the unknown field.
 fn with_unknown(text: &str) -> String {
     text.replace('?', &format!("{UNKNOWN}: 1"))
 }
@@ -362,9 +364,9 @@ async fn keys_of_the_configuration_are_documented() {
     for (section, _) in sections {
         keys.remove(section.trim_end_matches('.').trim_end_matches("[]"));
     }
-    // `trustRoot` may be the path of a file instead of an object, so the page lists the key as well as its fields.
+    // `trustRoot` may be a path instead of an object. The page therefore lists the key itself besides its fields.
     keys.insert("signatures[].keyless.trustRoot".to_owned());
-    // This map has arbitrary keys.
+    // The keys of `pluginHttp.credentials` are arbitrary, so the page does not list them.
     keys.remove("pluginHttp.credentials");
     keys.remove("namespaces");
     keys.insert("namespaces.<name>".to_owned());
@@ -424,7 +426,8 @@ async fn keys_of_the_configuration_are_documented() {
             "cluster: {}, definitions: [ { kubernetes: { namespaced: { allow: { ? } } } } ]",
         ),
     ] {
-        // `environment` is left out because it needs no permission, and `allow` because its fields are listed instead.
+        // The page lists neither `environment`, which needs no permission, nor `allow` itself, whose fields it lists
+        // instead.
         let known = known(&format!("{{ {text} }}")).into_iter();
         for key in known.filter(|key| !["allow", "environment"].contains(&key.as_str())) {
             let key = format!("{prefix}{key}");
@@ -467,8 +470,9 @@ fn fields_of_definitions_are_documented() {
     const BCS: &str = "{ apiVersion: v4, kind: admissionwebhook, ";
     let pages = ["", "-requests", "-plugins", "-expressions", "-webhooks"]
         .map(|part| Page::read(&format!("docs/definitions{part}.md")));
-    // (heading on the page, [(prefix of the fields, document around the fields, fields to skip)]). A field is skipped
-    // if it is rejected, or if its own fields are listed instead.
+    // (heading on the page, [(prefix of the fields, start of the document, rest of the document with a `?` for the
+    // fields, fields to skip)]). A field is skipped if the program rejects it, or if the page lists the fields inside
+    // of it instead.
     for (heading, parts) in [
         (
             "AdmissionChain",
@@ -628,12 +632,14 @@ fn fields_of_definitions_are_documented() {
             .into_iter()
             .map(str::to_owned)
             .collect();
-        // Metadata fields that BCS and Kubernetes add are accepted and ignored.
+        // The program accepts any metadata in BCS definitions, because BCS and Kubernetes add fields to it. So it
+        // suggests no metadata fields with which the page could be compared.
         if heading.starts_with("BCS") {
             listed.remove("metadata.name");
             listed.remove("metadata.namespace");
         }
-        // The fields `apiVersion` and `kind` select the format before the others are read.
+        // `apiVersion` and `kind` select the format before the program looks at other fields, so either side may lack
+        // them.
         listed.retain(|field| fields.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
         fields.retain(|field| listed.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
         assert_eq!(listed, fields, "{heading}");

@@ -19,24 +19,24 @@ use crate::scene::{Scene, application};
 
 const FOLDER: &str = "docs/examples/monitoring";
 
-/// The labels that Prometheus adds.
+/// The labels that Prometheus itself adds to every series.
 const OF_TARGET: [&str; 2] = ["instance", "job"];
 
 struct ListedMetric {
     is_histogram: bool,
     labels: BTreeSet<String>,
-    /// The code spans in the description, which include the values of labels.
+    /// All code spans in the metric's description on the page, among which are the possible values of its labels.
     values: BTreeSet<String>,
 }
 
-/// Returns the metrics listed on the pages. Another test compares the list with the program's metrics.
+/// Returns the metrics that the pages list. (Another test compares this list with the metrics of the program.)
 fn listed() -> BTreeMap<String, ListedMetric> {
     let owned = |codes: Vec<&str>| codes.into_iter().map(str::to_owned).collect();
     let pages = ["docs/metrics.md", "docs/gateway.md"].map(Page::read);
     let rows = pages.iter().flat_map(|page| page.rows("Metrics"));
     let metrics = rows.filter_map(|row| {
         let name = codes(row[0]).first().map(|name| (*name).to_owned())?;
-        // If the cell of the labels is empty, it stays joined with the next cell.
+        // If a metric has no labels, splitting its row yields one cell less.
         let (labels, meaning) = match row.as_slice() {
             [_, _, labels, meaning] => (*labels, *meaning),
             _ => ("", row[2]),
@@ -51,7 +51,7 @@ fn listed() -> BTreeMap<String, ListedMetric> {
     metrics.collect()
 }
 
-/// An expression of the dashboard or of an alert rule, and the labels of its series that are displayed.
+/// A PromQL expression of the dashboard or of an alert rule, with the labels that its legend or message shows.
 struct ShownExpression {
     place: String,
     expression: String,
@@ -266,7 +266,7 @@ async fn prometheus_accepts_every_expression() {
         .collect();
     let count = rules.len();
     let dashboard = folder.path().join("dashboard.yaml");
-    // Every JSON text is also YAML.
+    // The rules are written as JSON, because every JSON text is also YAML.
     let text = json!({"groups": [{"name": "dashboard", "rules": rules}]}).to_string();
     std::fs::write(&dashboard, text).unwrap();
     let alerts = folder.path().join("alerts.yaml");

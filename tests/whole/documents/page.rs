@@ -7,16 +7,16 @@ use std::{
 use admittance_tests::repository;
 
 pub(crate) struct Page {
-    /// The path relative to the repository's root.
+    /// The path of the page's file, relative to the repository's root.
     pub(super) path: PathBuf,
     pub(super) text: String,
 }
 
 pub(super) struct Block {
     pub(super) page: PathBuf,
-    /// The line of the opening fence.
+    /// The number of the line on the page that opens the block.
     pub(super) line: usize,
-    /// The info string, such as `yaml` or `rust,no_run`.
+    /// The text behind the opening fence of the block, such as `yaml` or `rust,no_run`.
     pub(super) info: String,
     pub(super) text: String,
 }
@@ -54,7 +54,8 @@ impl Page {
         pages
     }
 
-    /// Returns the fenced blocks, without their fences' indentation.
+    /// Returns the fenced code blocks of the page. If a block is indented, the indentation of its fence is removed from
+    /// its lines.
     pub(super) fn blocks(&self) -> Vec<Block> {
         let mut blocks = Vec::new();
         let mut lines = self.text.lines().enumerate();
@@ -84,7 +85,7 @@ impl Page {
         blocks.map(|block| block.text).collect()
     }
 
-    /// Returns the lines outside of fenced blocks, with line numbers.
+    /// Returns the page's lines outside of fenced code blocks, each with its line number.
     pub(super) fn prose(&self) -> Vec<(usize, &str)> {
         let mut inside = false;
         let outside = |(_, line): &(usize, &str)| {
@@ -121,7 +122,7 @@ impl Page {
             .collect()
     }
 
-    /// Returns the targets of links, with line numbers.
+    /// Returns the targets of the page's links, each with its line number.
     pub(super) fn links(&self) -> Vec<(usize, &str)> {
         let of_line = |(number, line): (usize, &'_ str)| {
             let targets = line.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
@@ -129,7 +130,8 @@ impl Page {
                 .map(|(target, _)| (number, target.to_owned()))
                 .collect::<Vec<_>>()
         };
-        // The result borrows from the text of the page, because the vector of targets is temporary.
+        // The targets in the temporary vector do not live long enough, so each is looked up in the text of the page
+        // again.
         self.prose()
             .into_iter()
             .flat_map(of_line)
@@ -142,7 +144,7 @@ impl Page {
             .collect()
     }
 
-    /// Returns the code spans (`like this`) outside of blocks, with line numbers.
+    /// Returns the page's code spans (`like this`) outside of fenced blocks, each with its line number.
     pub(super) fn codes(&self) -> Vec<(usize, &str)> {
         let of_line = |(number, line)| codes(line).into_iter().map(move |code| (number, code));
         self.prose().into_iter().flat_map(of_line).collect()
@@ -164,13 +166,13 @@ impl Page {
             .collect()
     }
 
-    /// Returns the rows of the tables under a heading, up to the next heading, without delimiter rows.
+    /// Returns the rows of all tables between this heading and the next one, without the delimiter rows (`|---|`).
     pub(super) fn rows(&self, heading: &str) -> Vec<Vec<&str>> {
         self.rows_until(heading, |_, _| true)
     }
 
-    /// Returns the rows under a heading, up to the next heading for which `ends` is true. `ends` gets the levels of
-    /// both headings.
+    /// Returns the table rows below this heading, up to the first later heading for which `ends` returns true. The
+    /// arguments of `ends` are the levels of both headings.
     fn rows_until(&self, heading: &str, ends: impl Fn(usize, usize) -> bool) -> Vec<Vec<&str>> {
         let level = |line: &str| line.chars().take_while(|c| *c == '#').count();
         let prose = self.prose();
@@ -203,7 +205,8 @@ pub(super) fn codes(line: &str) -> Vec<&str> {
     line.split('`').skip(1).step_by(2).collect()
 }
 
-/// Splits a shell command into words. Supports only the syntax in the examples.
+/// Splits a shell command into words. It understands only as much of the shell's syntax as the examples on the pages
+/// use.
 pub(super) fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();

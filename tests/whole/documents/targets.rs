@@ -19,7 +19,8 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the default log target of the events in a source file below `host`: the file's module path.
+/// Returns the log target that events in this source file have by default, which is the path of its module. The file is
+/// below `host`.
 fn module(path: &Path) -> String {
     let path = path.strip_prefix(repository().join("host")).unwrap();
     let mut names: Vec<_> = path
@@ -36,7 +37,7 @@ fn module(path: &Path) -> String {
     [&[package], &names[2..]].concat().join("::")
 }
 
-/// Returns the targets of all events in the source files.
+/// Returns the log targets of all events in the source files of the host.
 fn targets() -> BTreeSet<String> {
     let mut files = Vec::new();
     for name in fs::read_dir(repository().join("host")).unwrap() {
@@ -59,7 +60,7 @@ fn targets() -> BTreeSet<String> {
                 .and_then(|rest| rest.split([',', ')']).next());
             targets.insert(match named {
                 None => module(&file),
-                // The constant `TARGET` is the target of the log lines that plugins write.
+                // Log lines that plugins write have a target whose name is in a constant.
                 Some("TARGET") => "admittance::plugin".to_owned(),
                 Some(target) => target.trim_matches('"').to_owned(),
             });

@@ -2,20 +2,20 @@
 
 use std::collections::BTreeSet;
 
-/// The series and labels in an expression.
+/// The metrics and labels that a PromQL expression names.
 pub(super) struct Expression {
     pub(super) selectors: Vec<Selector>,
-    /// The labels by which the expression groups or joins.
+    /// The labels by which the expression groups series or joins them.
     pub(super) groupings: BTreeSet<String>,
 }
 
-/// A metric, and the labels and values that select its series.
+/// The name of a metric, and the labels with their required values that select series of it.
 pub(super) struct Selector {
     pub(super) name: String,
     pub(super) matchers: Vec<(String, String)>,
 }
 
-/// Keywords followed by labels in parentheses.
+/// PromQL keywords after which labels follow in parentheses.
 const GROUPING: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
 
 const OPERATORS: [&str; 5] = ["and", "or", "unless", "bool", "offset"];
@@ -29,7 +29,7 @@ impl Expression {
         let mut rest = text.trim_start();
         while let Some(first) = rest.chars().next() {
             rest = if first.is_ascii_digit() {
-                // A duration is a number with a unit.
+                // Skips a number, and a unit behind it if it is a duration.
                 rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '.')
             } else if first == '[' {
                 rest.split_once(']').unwrap().1
@@ -43,7 +43,8 @@ impl Expression {
         parsed
     }
 
-    /// Reads a word from the start of the text, with the labels or matchers that follow it, and returns the rest.
+    /// Reads a word from the start of the text, and the labels or matchers that belong to it. Returns the rest of the
+    /// text.
     fn word<'t>(&mut self, text: &'t str) -> &'t str {
         let (word, rest) = word_of(text);
         let rest = rest.trim_start();
@@ -69,7 +70,8 @@ impl Expression {
     }
 }
 
-/// Parses the matchers at the start of a text that follows a `{`. Returns them and the text after the `}`.
+/// Parses label matchers up to the closing `}`. The text begins behind the opening `{`. Returns the matchers and the
+/// text behind the `}`.
 fn matchers(mut text: &str) -> (Vec<(String, String)>, &str) {
     let mut matchers = Vec::new();
     loop {
@@ -89,7 +91,7 @@ fn is_of_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == ':'
 }
 
-/// Splits a text into the word at its start, which may be empty, and the rest.
+/// Splits a text behind the word at its start. If the text does not start with a word, the first part is empty.
 fn word_of(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c| !is_of_word(c)).unwrap_or(text.len()))
 }
