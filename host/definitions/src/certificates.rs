@@ -1,4 +1,4 @@
-//! A CA for tests, which is created at its first use.
+//! A CA for tests. It is generated when a test first uses it.
 
 use std::sync::LazyLock;
 

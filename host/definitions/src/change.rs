@@ -1,7 +1,7 @@
-//! Plans the writes for applying, deleting or promoting definitions.
+//! Plans which files to write or remove in order to apply or delete definitions, or to promote a stage's candidate.
 //!
 //! A file with one definition is replaced or removed as a whole. A definition that shares its file with others cannot
-//! be changed; the error names the place to edit.
+//! be changed; the error tells where to edit it by hand.
 
 mod apply;
 mod error;
@@ -35,11 +35,11 @@ use crate::{
 /// A change to definitions that has been checked, but not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The definitions after the change.
+    /// The set of all definitions after the change.
     pub set: DefinitionSet,
-    /// The effect on each definition, in the order of the request.
+    /// The effect of the change on each definition, in the order in which the request lists them.
     pub effects: Vec<(DefinitionId, AppliedEffect)>,
-    /// The files to write and remove; empty if nothing changes.
+    /// The files that the change writes or removes; empty if it changes nothing.
     pub files: Vec<FileChange>,
     /// Warnings about what is lost when the files are rewritten, such as comments.
     pub losses: Vec<String>,
@@ -57,12 +57,12 @@ pub enum Expected {
     Existing,
 }
 
-/// Where a new definition is written: the kind of store, and the path.
+/// Where a new definition is written: to which kind of store, and to which path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     /// Whether the definition is written to a file or to an entry of a store.
     pub kind: StoreKind,
-    /// The path. If a file with this path exists, the new file gets a similar name.
+    /// The path of the new file or entry. If a file with this path exists, the new file gets a similar name.
     pub path: PathBuf,
 }
 
@@ -80,20 +80,21 @@ pub enum AppliedEffect {
     Deleted,
 }
 
-/// The effect of a change on a file.
+/// The text of a file before and after a change of definitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FileChange {
-    /// The path of the file, as in its definition set.
+    /// The path of the changed file, spelled as in the definition set.
     pub path: PathBuf,
-    /// The current text; `None` if the file does not exist.
+    /// The text of the file before the change; `None` if the file does not exist yet.
     pub before: Option<String>,
-    /// The new text; `None` if the file is removed.
+    /// The text of the file after the change; `None` if the change removes the file.
     pub after: Option<String>,
 }
 
 impl FileChange {
-    /// Creates the change of the file's text from `before` to `after`; `None` means that the file does not exist.
+    /// Creates the change of the file's text from `before` to `after`. `None` means that there is no file before or
+    /// after.
     pub fn new(path: impl Into<PathBuf>, before: Option<String>, after: Option<String>) -> Self {
         Self {
             path: path.into(),

@@ -1,4 +1,4 @@
-//! Reads `matchConditions`, which have the same syntax in native stages as in Kubernetes.
+//! Reads `matchConditions`. Native stages use the same syntax for them as Kubernetes.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use admittance_conditions::{CelConditions, ConditionError, MatchCondition};
 
 use crate::document::{Fields, Node, quoted};
 
-/// The name with which an expression is compiled if its own name is invalid.
+/// The name under which a condition with an invalid name is compiled, in order to check its expression.
 const VALID_NAME: &str = "condition";
 
 pub(crate) fn read(fields: &mut Fields<'_>) -> MatchConditions {
@@ -61,7 +61,7 @@ fn read_one<'a>(
             }
         }
     }
-    // If the name is missing or invalid, a valid one is used, so that mistakes in the expression are reported too.
+    // A placeholder replaces a missing or invalid name, so that mistakes in the expression are reported as well.
     let mut compiled = compile(name.unwrap_or(VALID_NAME), expression.unwrap_or("true"));
     if let Err(ConditionError::Name { name, why }) = &compiled {
         if let Some(node) = &name_node {

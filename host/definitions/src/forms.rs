@@ -1,7 +1,8 @@
-//! The systems whose documents are converted to chains.
+//! The policy systems, such as Kubernetes or Gatekeeper, whose documents are converted to chains.
 //!
-//! Each system is a submodule and a row of [`DocumentForms`]; an embedding program can add rows. Systems differ only in
-//! the methods of [`DocumentForm`], so code outside of a system's module does not depend on it.
+//! Each policy system has a submodule, and an entry in the list of [`DocumentForms`]; an embedding program can add
+//! entries. Systems differ only in the methods of [`DocumentForm`], so code outside of a system's submodule does not
+//! depend on it.
 
 pub(crate) mod bcs;
 pub(crate) mod gatekeeper;
@@ -31,13 +32,13 @@ use crate::{
     document::{Mistakes, Node},
 };
 
-/// A system whose documents are converted to chains.
+/// A policy system, such as Gatekeeper, whose documents are converted to chains.
 pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
-    /// Returns the kinds of documents of the system.
+    /// Returns the kinds of documents that the policy system defines.
     fn kinds(&self) -> &'static [DocumentKind];
 
     /// Returns the kind of a document with this `kind` and `apiVersion`, even if the version is unsupported; `None` if
-    /// the document belongs to another system. Default: the kind whose name is `kind`.
+    /// the document belongs to another policy system. Default: the kind whose name is `kind`.
     fn recognize(&self, kind: &str, _version: &str) -> Option<&'static DocumentKind> {
         self.kinds().iter().find(|known| known.name == kind)
     }
@@ -47,10 +48,12 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
         document.root.silent().object_of_any_case()?.optional("metadata")
     }
 
-    /// Reads a document on its own, as far as possible, and reports all mistakes in it.
+    /// Reads a document without regard to other documents, and reports all mistakes in it. Parts with mistakes are left
+    /// out.
     fn read(&self, document: &TypedDocument<'_>) -> Option<FormContent>;
 
-    /// Reports conflicts with earlier definitions of this system, except name conflicts. Default: none.
+    /// Reports conflicts of a new definition with earlier definitions of this policy system. Names need not be
+    /// compared, because the caller does it. Default: no conflicts.
     fn check_conflicts(
         &self,
         _new: &ReadDefinition,
@@ -59,47 +62,48 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
     ) {
     }
 
-    /// Adds the chains and exceptions that all documents of this system define together, and reports documents that
-    /// refer to a missing document. Default: one chain per document that defines one.
+    /// Adds the chains and exceptions that all documents of this policy system define together, and reports documents
+    /// that refer to a missing document. Default: adds the chain of each document that defines one.
     fn define(&self, all: FormDocuments<'_>, defined: &mut Definitions, _mistakes: &mut Mistakes) {
         defined.chains.extend(all.chains());
     }
 
-    /// Returns the object to store if `applied` replaces `replaced` in a store of entries. Default: `None`, which
-    /// stores `applied` itself.
+    /// Returns the object that an entry of a store gets when the document `applied` replaces the document `replaced` in
+    /// it. Default: `None`, so that the entry gets `applied` itself.
     fn merge(&self, _applied: Json, _replaced: &Json) -> Option<Json> {
         None
     }
 
-    /// If importing a document of this kind always has the same result, returns the result and the reason. Default:
-    /// `None`.
+    /// Returns the result of importing a document of this kind, and the reason, if the result is always the same.
+    /// Default: `None`.
     fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
         None
     }
 }
 
-/// A kind of documents.
+/// A kind of documents of a policy system, such as `ConstraintTemplate`.
 #[derive(Debug)]
 pub struct DocumentKind {
-    /// The value of `kind`.
+    /// The value of `kind` in documents of this kind.
     pub name: &'static str,
-    /// The supported values of `apiVersion`; messages suggest the first. A value that ends in `/` stands for all
-    /// versions of a group, and an empty value for a document without a version.
+    /// The supported values of `apiVersion`, of which messages suggest the first. A value that ends in `/` stands for
+    /// all versions of a group, and an empty value for a document without a version.
     pub versions: &'static [&'static str],
-    /// Whether definitions are in namespaces. If so, their names are `{namespace}/{name}`.
+    /// Whether definitions of this kind belong to a namespace. If so, their names are `{namespace}/{name}`.
     pub is_namespaced: bool,
-    /// Whether chains depend on the definition, although it is neither a chain nor a stage.
+    /// Whether chains depend on definitions of this kind, although the definitions themselves define no chain or stage.
     pub is_supporting: bool,
-    /// Whether other documents refer to the definition, so that it is read even in an unsupported version.
+    /// Whether other documents refer to definitions of this kind. If so, such a definition is read even if its version
+    /// is unsupported.
     pub is_needed: bool,
-    /// The fields by which a document without `kind` is recognised; one of them is enough.
+    /// The fields from which a document without `kind` is recognised as one of this kind. One of the fields is enough.
     pub fields: &'static [&'static str],
-    /// If documents of this kind are refused, the reason and the fix. Such a kind has no versions.
+    /// The reason and the fix if documents of this kind are refused. Such a kind has no versions.
     pub refusal: Option<(&'static str, &'static str)>,
 }
 
 impl DocumentKind {
-    /// Creates a kind of definitions without a namespace.
+    /// Creates a kind whose definitions belong to no namespace.
     pub const fn new(name: &'static str, versions: &'static [&'static str]) -> Self {
         Self {
             name,
@@ -112,7 +116,7 @@ impl DocumentKind {
         }
     }
 
-    /// Creates a kind of definitions in namespaces.
+    /// Creates a kind whose definitions belong to a namespace.
     pub const fn namespaced(name: &'static str, versions: &'static [&'static str]) -> Self {
         Self {
             is_namespaced: true,
@@ -120,7 +124,7 @@ impl DocumentKind {
         }
     }
 
-    /// Creates a kind of definitions on which chains depend.
+    /// Creates a [supporting](Self::is_supporting) kind: chains depend on its definitions.
     pub const fn supporting(name: &'static str, versions: &'static [&'static str]) -> Self {
         Self {
             is_supporting: true,
@@ -128,7 +132,7 @@ impl DocumentKind {
         }
     }
 
-    /// Creates a kind of definitions that other documents refer to.
+    /// Creates a [needed](Self::is_needed) kind: other documents refer to its definitions.
     pub const fn needed(name: &'static str, versions: &'static [&'static str]) -> Self {
         Self {
             is_needed: true,
@@ -136,7 +140,7 @@ impl DocumentKind {
         }
     }
 
-    /// Creates a kind of definitions that are refused for this reason, with this fix.
+    /// Creates a kind whose definitions are refused for this reason, with this fix.
     pub const fn refused(name: &'static str, reason: &'static str, fix: &'static str) -> Self {
         Self {
             refusal: Some((reason, fix)),
@@ -144,24 +148,24 @@ impl DocumentKind {
         }
     }
 
-    /// Returns whether this version is supported.
+    /// Returns whether documents of this kind may have this `apiVersion`.
     pub fn supports(&self, version: &str) -> bool {
         let is_version =
             |known: &&&str| **known == version || known.ends_with('/') && version.starts_with(**known);
         self.versions.iter().find(is_version).is_some()
     }
 
-    /// Returns the version that messages suggest.
+    /// Returns the `apiVersion` that messages suggest for this kind.
     fn version(&self) -> &'static str {
         self.versions.first().copied().unwrap_or_default()
     }
 }
 
-/// The systems whose documents are read. Cheap to clone. Default: all systems of this crate.
+/// The policy systems whose documents are read. Cheap to clone. Default: all policy systems of this crate.
 #[derive(Clone, Debug)]
 pub struct DocumentForms {
     list: Arc<[Arc<dyn DocumentForm>]>,
-    /// The fix for a document of an unknown kind, which lists all kinds.
+    /// The fix for a document of an unknown kind. It lists the kinds of all policy systems.
     fix: Arc<str>,
 }
 
@@ -173,13 +177,13 @@ impl DocumentForms {
         }
     }
 
-    /// Adds a system for documents that no earlier system recognises.
+    /// Adds a policy system, which gets the documents that no earlier system recognises.
     #[must_use]
     pub fn and(&self, form: Arc<dyn DocumentForm>) -> Self {
         Self::new(self.list.iter().cloned().chain([form]).collect())
     }
 
-    /// Returns the kinds that an import converts or keeps.
+    /// Returns the kinds of documents that an import either converts or keeps, so that they are in the new file.
     pub fn importable(&self) -> impl Iterator<Item = &'static DocumentKind> {
         let is_left_out =
             |form: &dyn DocumentForm, kind| matches!(form.import(kind), Some((ImportResult::LeftOut, _)));

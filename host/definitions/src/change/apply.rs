@@ -29,10 +29,11 @@ pub(crate) fn apply(
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut read = set.reads.text(name, text);
     let mut mistakes = read.mistakes.clone();
-    // Chains are not created yet, because a binding in the text may refer to a policy in another file.
+    // Only name conflicts are checked here. Chains are created later, with the definitions of all files, because a
+    // binding in the applied text may refer to a policy in another file.
     Chains::default().add_all(read.definitions.iter().flatten(), &mut mistakes);
     mistakes.into_result(())?;
-    // The items of a list are applied as separate documents.
+    // Each item of a list is applied as a separate document.
     let items = without_lists(text, set, &read);
     let text = items.as_deref().unwrap_or(text);
     if items.is_some() {
@@ -75,7 +76,8 @@ pub(crate) fn apply(
         }
     }).collect::<Result<Vec<_>, _>>()?;
 
-    // Kept definitions come before applied ones, so that a conflict is reported for the applied text.
+    // The existing definitions that are kept come before the applied ones. Conflicts are reported for the later of two
+    // definitions, and so for the applied text.
     let is_replaced = |file: usize, document: usize| {
         let mut targets = goals.iter().filter_map(WriteTarget::target);
         targets.any(|target| (target.file, target.document) == (file, document))
@@ -96,7 +98,8 @@ pub(crate) fn apply(
     Ok(change(set, &applied, goals))
 }
 
-/// Returns the chains in the text. Relative paths start in the directory of the file that [`apply`] would write.
+/// Returns the chains in the text. Relative paths in a definition start in the directory of the file to which [`apply`]
+/// would write it.
 pub(crate) fn chains_of(
     set: &DefinitionSet,
     text: &str,
@@ -130,9 +133,10 @@ pub(crate) fn chains_of(
 struct Applied<'a> {
     id: DefinitionId,
     document: &'a Document,
-    /// The phase of the document's chain; `None` if the document alone does not define a chain.
+    /// The phase of the chain that this document defines; `None` if it defines a chain only together with other
+    /// documents.
     phase: Option<Phase>,
-    /// The document's part of the applied text.
+    /// The part of the applied text that belongs to this document.
     text: &'a str,
 }
 
@@ -181,7 +185,7 @@ impl<'a> Applied<'a> {
                 let new = self.text(file.kind, &file.path, None);
                 content(&new).lines().eq(content(&file.text).lines())
             }
-            // The store may have reformatted the entry, so the parsed values are compared.
+            // The parsed values of an entry are compared, not its text, because the store may have reformatted it.
             _ => {
                 let new = self
                     .merged(definition)
@@ -211,7 +215,8 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// Returns the document merged with the definition that it replaces; `None` if nothing of the definition is kept.
+    /// Returns the applied document merged with the definition that it replaces; `None` if it replaces the definition
+    /// entirely.
     fn merged(&self, replaced: &ParsedDefinition<'_>) -> Option<Json> {
         let form = &replaced.read.form;
         form.merge(
@@ -221,7 +226,7 @@ impl<'a> Applied<'a> {
     }
 }
 
-/// Replaces each list by its items as separate documents; `None` if the text contains no list.
+/// Returns the text with the items of each list as separate documents; `None` if the text contains no list.
 fn without_lists(text: &str, set: &DefinitionSet, read: &ReadFile) -> Option<String> {
     let definitions = set.reads.definitions([read]);
     if !definitions.iter().any(ParsedDefinition::is_item) {
@@ -239,12 +244,12 @@ fn without_lists(text: &str, set: &DefinitionSet, read: &ReadFile) -> Option<Str
     Some(each.collect::<Vec<_>>().join("\n---\n"))
 }
 
-/// The destination of an applied document.
+/// Where an applied document is written.
 enum WriteTarget<'d, 'a> {
-    /// The document equals the definition, so nothing is written.
+    /// The document equals this existing definition, so nothing is written.
     Keep(&'d ParsedDefinition<'a>),
     Replace(&'d ParsedDefinition<'a>),
-    /// The document replaces the unusable entry at this path.
+    /// The document replaces the entry at this path, which could not be used.
     Overwrite(PathBuf),
     Create(Destination),
 }
@@ -257,7 +262,8 @@ impl<'d, 'a> WriteTarget<'d, 'a> {
         }
     }
 
-    /// Returns the directory of the file that is written; `None` for an entry.
+    /// Returns the directory of the file to which the document is written; `None` if it is written to an entry of a
+    /// store.
     fn directory<'s>(&'s self, set: &'s DefinitionSet) -> Option<&'s Path> {
         let (kind, path) = match self {
             Self::Keep(target) | Self::Replace(target) => {
@@ -286,7 +292,7 @@ fn replaced<'d, 'a>(
     let siblings = applied.iter().filter(|other| other.id.is(&one.id)).count();
     match same.as_slice() {
         [only] if siblings == 1 => Some(*only),
-        // Chains of different phases may have the same name, so the phase decides.
+        // Two chains of different phases may have the same name. Then the document replaces the chain of its own phase.
         several => several.iter().copied().find(|other| {
             let phase = other.chain().map(|chain| chain.phase);
             phase.is_some() && phase == one.phase
@@ -329,10 +335,11 @@ fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<WriteTarget<'
     Change::between(set, new, effects)
 }
 
-/// Returns the path for a new definition, `{directory}/{kind}-{name}.yaml`. A file with this path may exist.
+/// Returns the path for a new definition, `{directory}/{kind}-{name}.yaml`, whether or not a file with this path
+/// exists.
 pub(crate) fn file_of(id: &DefinitionId, directory: &Path) -> PathBuf {
     const LONGEST: usize = 100;
-    // These characters are valid on all file systems, and cannot lead out of the directory.
+    // Only these characters are kept: all file systems accept them, and without `/` the path stays in the directory.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let name: String = format!("{}-{}", id.kind, id.name)
         .chars()

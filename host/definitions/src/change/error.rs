@@ -2,10 +2,10 @@ use admittance_admission::did_you_mean;
 
 use crate::{DefinitionId, Location, Mistakes};
 
-/// The reasons why a change cannot be planned. Nothing was written.
+/// The reasons why a change of definitions cannot be planned. In every case, nothing has been written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
-    /// The definitions have mistakes, or would have them after the change.
+    /// The definitions have mistakes, or would have mistakes after the change.
     #[error(transparent)]
     Mistakes(#[from] Mistakes),
     /// The applied text contains no definition.
@@ -16,16 +16,16 @@ pub enum ChangeError {
     AlreadyThere {
         /// The name of the definition.
         id: DefinitionId,
-        /// The location of the existing definition.
+        /// The file and the position of the existing definition.
         location: Location,
     },
-    /// The definition or the stage does not exist.
+    /// There is no definition or stage with this name.
     #[error("there is no {0}")]
     Unknown(String),
     /// Several stages match the name.
     #[error("{0}")]
     AmbiguousStage(String),
-    /// The change is impossible for these definitions. The text tells why, and where to make the change.
+    /// These definitions cannot be changed in this way. The text tells why, and where to make the change instead.
     #[error("{0}")]
     Conflict(String),
 }

@@ -1,6 +1,7 @@
-//! Converts definitions of other systems to equivalent native chains.
+//! Converts definitions of other policy systems, such as Kubernetes or Kubewarden, to equivalent native chains.
 //!
-//! Each native chain is read again and compared with the original. If they differ, the definition is not converted.
+//! After a chain was written in native form, it is read again and compared with the original. If the two differ, the
+//! original definition is kept.
 
 mod compare;
 
@@ -27,7 +28,7 @@ use crate::{
 /// The result of importing files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
-    /// The definitions in the order of files and lines.
+    /// The result for each definition, in the order of files and lines.
     pub definitions: Vec<Imported>,
     /// The reasons why documents were skipped, a sentence each.
     pub skipped: Vec<String>,
@@ -40,15 +41,15 @@ pub struct Import {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Imported {
-    /// The kind and name of the definition.
+    /// The kind and name of the imported definition.
     #[serde(flatten)]
     pub id: DefinitionId,
-    /// The location of the definition.
+    /// The location of the imported definition in its file.
     #[serde(flatten)]
     pub location: Location,
     /// Whether the definition was converted, and whether the native chain is equivalent.
     pub result: ImportResult,
-    /// The chain to which the definition belongs.
+    /// The name of the chain to which the imported definition belongs, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
     /// The differences between the native chain and the original, or the reasons for the result.
@@ -62,9 +63,9 @@ pub enum ImportResult {
     Exact,
     /// The native chain makes the same decisions, but has other names or messages.
     Differs,
-    /// The definition stays as it is, because no native chain is equivalent.
+    /// The definition is kept unchanged, because no native chain is equivalent.
     Kept,
-    /// The definition is left out, because it calls no hooks or is native already.
+    /// The definition is omitted from the new file, because it calls no hooks or is native already.
     LeftOut,
     /// The definition has mistakes.
     Invalid,
@@ -73,7 +74,7 @@ pub enum ImportResult {
 keywords!(ImportResult, "result": Exact = "exact", Differs = "differs", Kept = "kept", LeftOut = "left-out",
     Invalid = "invalid");
 
-/// Converts the definitions in these files to native chains in a file at `target`.
+/// Converts the definitions in these files to native chains. The caller writes the resulting text to `target`.
 ///
 /// # Errors
 ///
@@ -189,7 +190,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// If definitions of this kind are never converted, returns the result and the reason to report.
+    /// Returns the result of importing this definition, and the reason for it, if every definition of its kind has this
+    /// result.
     fn stays(&self) -> Option<(ImportResult, &'static str)> {
         let ReadDefinition { form, kind, .. } = &**self.definition.read;
         form.import(kind)
@@ -225,7 +227,7 @@ fn document_text(definition: &ParsedDefinition<'_>, file: &DefinitionFile, docum
         let mark = if text.starts_with("---") { "" } else { "---\n" };
         return format!("{mark}{text}\n");
     }
-    // An item of a list may omit its kind, so the kind is added.
+    // An item may omit its `kind` if its list names it. Outside of the list the item needs it, so it is added.
     let mut object = definition.root.json();
     if let Json::Object(fields) = &mut object {
         let list = documents
@@ -244,7 +246,7 @@ struct Conversion {
     result: ImportResult,
     name: String,
     notes: Vec<String>,
-    /// The native document; empty if the chain was not converted.
+    /// The chain as a native document; empty if the chain was not converted.
     text: String,
 }
 
@@ -269,7 +271,7 @@ impl Conversion {
         if !foreign.is_empty() {
             return outcome(ImportResult::Kept, foreign);
         }
-        // The new file may be in another directory, so relative paths become absolute.
+        // Relative paths of modules become absolute, because the new file may be in a different directory.
         for plugin in chain.stages.iter_mut().flat_map(StageDefinition::plugins_mut) {
             if let ModuleReference::File(path) = &mut plugin.source
                 && let Ok(absolute) = std::path::absolute(&*path)

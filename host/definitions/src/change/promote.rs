@@ -9,9 +9,9 @@ use crate::{
     document::{self, BYTE_ORDER_MARK, Mistakes, Node, Syntax},
 };
 
-/// The fields that a candidate does not inherit from the plugin.
+/// The fields of a plugin that are removed if its promoted candidate lacks them.
 const OWN: [&str; 3] = ["source", "digest", "refresh"];
-/// The fields that a candidate inherits from the plugin.
+/// The fields of a plugin that are kept if its promoted candidate lacks them.
 const SHARED: [&str; 3] = ["settings", "allow", "memory"];
 
 pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, ChangeError> {
@@ -51,7 +51,7 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, Chang
     })
 }
 
-/// Returns a warning about comments that the new text has lost.
+/// If comments were lost in rewriting the file, returns a warning about them.
 fn loss_of_comments(path: &Path, before: &str, after: &str) -> Option<String> {
     let comment = |line: &str| {
         let start = if line.trim_start().starts_with('#') {
@@ -130,7 +130,7 @@ fn object_at<'j>(value: &'j mut Json, node: &Node<'_>, at: &Location) -> Option<
 }
 
 fn promote_in(stage: &mut Map<String, Json>) -> Option<()> {
-    // BCS documents may spell keys in any case.
+    // The keys of BCS documents are matched without regard to case.
     let key = |stage: &Map<String, Json>, name: &str| {
         let is_key = |(key, value): &(&String, &Json)| key.eq_ignore_ascii_case(name) && !value.is_null();
         stage.iter().find(is_key).map(|(key, _)| key.clone())
@@ -150,7 +150,7 @@ fn promote_in(stage: &mut Map<String, Json>) -> Option<()> {
 fn comment_above<'t>(text: &'t str, root: &Node<'_>) -> &'t str {
     let text = text.trim_start_matches(BYTE_ORDER_MARK);
     let above = text.get(..root.span().start).unwrap_or_default();
-    // A document may begin on the line of its `---`. The part of that line before the document is not a comment.
+    // If the document begins on the line of its `---`, the start of that line is cut off, because it is not a comment.
     above
         .rfind('\n')
         .and_then(|end| above.get(..=end))

@@ -9,7 +9,7 @@ use std::path::Path;
 use super::file_of;
 use crate::{Change, DefinitionFile, DefinitionId, DefinitionSet, Destination, StoreKind};
 
-/// Returns a native chain in YAML's block style.
+/// Returns a native chain with this name, in YAML's block style.
 fn chain(name: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata:\n  name: {name}\nspec:\n  rules:\n    - \
@@ -17,7 +17,7 @@ fn chain(name: &str) -> String {
     )
 }
 
-/// Returns a native chain in one line.
+/// Returns a native chain with this name on a single line.
 fn line(name: &str) -> String {
     format!(
         "{{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionChain, metadata: {{ name: {name} }}, spec: {{ rules: \
@@ -51,7 +51,7 @@ fn text(set: &DefinitionSet, path: &str) -> Option<String> {
     file.map(|file| file.text.clone())
 }
 
-/// Describes a change: one line for each definition, and the files that are written.
+/// Describes a change: the effect on each definition, and the files that are written.
 fn summary(change: &Change) -> String {
     let effects: Vec<String> = change
         .effects

@@ -2,7 +2,8 @@ use admittance_conditions::MatchCondition;
 
 use crate::load_text;
 
-/// Reads the conditions in native and in Kubernetes form. Returns names and expressions, or the mistakes.
+/// Reads these conditions both in a native stage and in a Kubernetes webhook. Returns names and expressions, or the
+/// mistakes.
 fn read(conditions: &str) -> Result<Vec<(String, String)>, String> {
     let native = format!(
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: a }}\nspec:\n  rules: [ {{ \
@@ -58,7 +59,7 @@ fn conditions_are_read_with_names_and_expressions() {
     assert_eq!(read(&listed(MatchCondition::MOST)).unwrap().len(), 64);
 }
 
-/// Source: kube-apiserver, validation of webhook configurations.
+/// The rules are those of kube-apiserver's validation of webhook configurations.
 #[test]
 fn mistakes_in_conditions_are_reported_with_their_locations() {
     let name_part = "the name part may have letters, digits, `-`, `_` and `.`, and must begin and end with \
@@ -118,7 +119,7 @@ fn mistakes_in_conditions_are_reported_with_their_locations() {
     }
 }
 
-/// Even if the name is invalid, a mistake is reported at the expression.
+/// If the condition's name is invalid too, the mistake in the expression is still reported.
 #[test]
 fn an_expression_that_does_not_compile_is_a_mistake() {
     for expression in [

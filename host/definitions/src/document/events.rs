@@ -1,4 +1,4 @@
-//! Expands the aliases of a YAML text: each is replaced by the events of the node that it refers to, within limits.
+//! Expands the aliases of a YAML text: replaces each alias by the events of the node to which it refers, within limits.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -10,10 +10,11 @@ use super::{
     yaml::position,
 };
 
-/// The maximum ratio of repeated to written values, as in go-yaml, which has a lower maximum above 400,000 values.
+/// The maximum number of values that aliases repeat for each value that is written out. go-yaml has the same limit, and
+/// a lower one above 400,000 values.
 const MOST_REPEATED: usize = 99;
 
-/// The number of values up to which the ratio is not checked, as in go-yaml.
+/// Up to this number of values, aliases may repeat any share of them. go-yaml has the same exception.
 const UNCHECKED_VALUES: usize = 1000;
 
 pub(super) struct Events<'t> {
@@ -21,16 +22,18 @@ pub(super) struct Events<'t> {
     parser: Parser<'t, StrInput<'t>>,
     limit: usize,
     recorded: Vec<(Event<'t>, Span)>,
-    /// The open lists and maps being recorded: the anchor of each (0 if none), and the index of its first event.
+    /// The lists and maps whose events are being recorded, because they may be repeated: the anchor of each (0 if
+    /// none), and the index of its first event.
     recording: Vec<(usize, usize)>,
     anchors: HashMap<usize, Range<usize>>,
-    /// The ranges of recorded events that must still be repeated, for each nested alias.
+    /// The ranges of recorded events that must still be repeated: one range for each level of nested aliases.
     repeating: Vec<Range<usize>>,
-    /// The position of the last event in the text; during a repetition, the position of the outermost alias.
+    /// The position of the last event that was read from the text. During a repetition, it is the position of the
+    /// outermost alias.
     written: Position,
-    /// The number of values so far, including keys.
+    /// The number of values so far, including keys and repeated values.
     values: usize,
-    /// The number of values that aliases have repeated. The next field is their size as JSON, in bytes.
+    /// The first field counts the values that aliases have repeated. The second is their total size as JSON, in bytes.
     repeated: usize,
     repeated_bytes: usize,
 }
@@ -39,7 +42,7 @@ impl<'t> Events<'t> {
     pub(super) fn new(text: &'t str, limit: usize) -> Self {
         let options = options! {
             emit_comments: false,
-            // libyaml and go-yaml accept a byte order mark inside a document, too.
+            // A byte order mark inside a document is accepted, as in libyaml and go-yaml.
             bom_inside_document_as_content: true,
             block_scalar_eof_without_line_feed: true,
         };
@@ -117,7 +120,8 @@ impl<'t> Events<'t> {
         None
     }
 
-    /// Counts a value. Limits repetitions, because nested aliases could expand a short text without limit.
+    /// Counts a value, and fails if a limit is exceeded. Without limits, nested aliases could expand a short text to
+    /// gigabytes.
     fn count(&mut self, event: &Event<'_>, is_repeated: bool) -> Result<(), SyntaxMistake> {
         let bytes = match event {
             Event::Scalar(text, ..) => 1 + text.len(),

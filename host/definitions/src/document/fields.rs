@@ -5,8 +5,8 @@ use super::{
     tree::{Entry, Position, SyntaxMistake},
 };
 
-/// Reads an object field by field. When it is dropped, it reports the fields that were not read, unless no field was
-/// read at all.
+/// Reads an object field by field. When the reader is dropped, it reports the fields that were not read as unknown,
+/// unless no field was read at all.
 ///
 /// A field with the value `null` counts as absent, as in Kubernetes.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Accepts the fields that are not read.
+    /// Accepts unknown fields instead of reporting them.
     pub fn ignoring_others(mut self) -> Self {
         self.ignores_others = true;
         self
@@ -48,7 +48,7 @@ impl<'a> Fields<'a> {
         self.report_others();
     }
 
-    /// Returns the object.
+    /// Returns the object whose fields are read.
     pub fn node(&self) -> &Node<'a> {
         &self.node
     }
@@ -127,19 +127,20 @@ impl<'a> Fields<'a> {
             .any(|entry| self.is(entry, name) && matches!(entry.value.value, super::tree::Value::Null))
     }
 
-    /// Accepts these fields and ignores their values.
+    /// Accepts the fields `names` without reading their values.
     pub fn ignore(&mut self, names: &[&'static str]) {
         self.known.extend(names);
     }
 
-    /// Accepts these fields without reading them, and never suggests them in place of an unknown field.
+    /// Accepts the fields `names` without reading their values. Unlike with [`ignore`](Self::ignore), they are never
+    /// suggested as the fix for an unknown field.
     pub fn ignore_present(&mut self, names: &[&'static str]) {
         let entries = self.entries;
         let is_there = |name: &&'static str| entries.iter().any(|entry| entry.key == *name);
         self.known.extend(names.iter().copied().filter(is_there));
     }
 
-    /// Reports a known but unsupported field, with this message and fix.
+    /// Reports the field `name` as known but unsupported if it is present, with this message and fix.
     pub fn refuse(&mut self, name: &'static str, why: &str, fix: &str) {
         self.known.push(name);
         if let Some(entry) = self.entries.iter().find(|entry| self.is(entry, name)) {
@@ -149,7 +150,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reports the unknown fields, and suggests for each the most similar known field.
+    /// Reports each field that was not read, and suggests the most similar known field.
     fn report_others(&self) {
         let mut first: Vec<(&'static str, Position)> = Vec::new();
         let absent = self.absent();
@@ -163,7 +164,8 @@ impl<'a> Fields<'a> {
                 );
                 continue;
             };
-            // A field can be present twice only if case is ignored.
+            // Two spellings of one field, such as `name` and `Name`, are possible only if case is ignored. The second
+            // is a mistake.
             match first.iter().find(|(seen, _)| *seen == name) {
                 Some((_, position)) => {
                     let SyntaxMistake { message, fix, .. } =

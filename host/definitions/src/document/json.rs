@@ -1,4 +1,5 @@
-//! Reads JSON with positions: serde_json parses, and the offset of each raw value gives its line and column.
+//! Reads JSON with positions. serde_json parses the text, and each value's offset in it is converted to a line and a
+//! column.
 
 use std::ops::Range;
 
@@ -13,11 +14,11 @@ use super::{
     tree::{DEEPEST, Entry, MapBuilder, Position, Positioned, SyntaxMistake, Value},
 };
 
-/// Parses a JSON text. Duplicate keys do not stop the parser, and are added to `flaws`.
+/// Parses a JSON text. Duplicate keys are added to `flaws`, and parsing continues.
 pub(super) fn read(text: &str, flaws: &mut Vec<SyntaxMistake>) -> Result<Positioned, SyntaxMistake> {
     let mut lines = Lines::new(text);
     let raw: &RawValue = serde_json::from_str(text).map_err(|error| {
-        // serde_json's column counts bytes, up to and including the wrong byte.
+        // serde_json's column is the number of bytes in the line, up to and including the wrong byte.
         let position = Position {
             line: u32::try_from(error.line()).unwrap_or(u32::MAX),
             column: u32::try_from(error.column()).unwrap_or(u32::MAX).max(1),
@@ -27,7 +28,8 @@ pub(super) fn read(text: &str, flaws: &mut Vec<SyntaxMistake>) -> Result<Positio
     value(&mut lines, raw, 0, flaws)
 }
 
-/// Creates the flaw from serde_json's message, without the position at its end, because a flaw has its own position.
+/// Creates a syntax mistake from serde_json's message. The position at the end of the message is cut off, because a
+/// `SyntaxMistake` has its own.
 fn not_json(position: Position, error: &serde_json::Error) -> SyntaxMistake {
     let text = error.to_string();
     let message = text
@@ -36,8 +38,8 @@ fn not_json(position: Position, error: &serde_json::Error) -> SyntaxMistake {
     SyntaxMistake::new(position, format!("this is not JSON: {message}"), "")
 }
 
-/// Converts offsets to lines and columns. Counts from the previous offset, or from the start if the new offset is
-/// smaller.
+/// Converts offsets to lines and columns. It counts lines from the previous offset on, or from the start of the text if
+/// the new offset is smaller.
 struct Lines<'a> {
     text: &'a str,
     offset: usize,

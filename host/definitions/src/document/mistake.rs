@@ -5,11 +5,11 @@ use serde::Serialize;
 /// A position in a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Location {
-    /// The name of the file, as the caller gave it.
+    /// The name of the file, as the caller has spelled it.
     pub file: String,
-    /// The line, from 1; 0 for the whole file.
+    /// The line in the file, from 1; 0 if the location is the whole file.
     pub line: u32,
-    /// The column in characters, from 1; 0 for the whole file.
+    /// The column in the line, counted in characters from 1; 0 if the location is the whole file.
     pub column: u32,
 }
 
@@ -43,16 +43,16 @@ pub struct Mistake {
     /// The position of the mistake.
     #[serde(flatten)]
     pub location: Location,
-    /// The path of the field, such as `spec.stages[0].name`; empty for the whole document.
+    /// The path of the wrong field, such as `spec.stages[0].name`; empty for the whole document.
     pub path: String,
-    /// The description of the mistake.
+    /// What is wrong.
     pub message: String,
-    /// The fix, which may be empty.
+    /// What to write instead; may be empty.
     pub fix: String,
 }
 
 impl Mistake {
-    /// Creates a mistake. `path` is empty for the whole document, and `fix` may be empty.
+    /// Creates a mistake. `path` is empty if the mistake is about the whole document; `fix` may be empty.
     pub fn new(
         location: &Location,
         path: impl Into<String>,
@@ -72,7 +72,8 @@ impl Mistake {
     }
 }
 
-/// The location and path of a value, for mistakes that are found after its document was dropped.
+/// The location and path of a value. They are kept so that mistakes about it can be reported after its document was
+/// dropped.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ValueLocation {
     pub(crate) location: Location,
@@ -110,7 +111,7 @@ pub fn quoted(text: &str) -> String {
 
 const MOST: usize = 100;
 
-/// The mistakes found so far, displayed as one line each.
+/// A list of mistakes, which is displayed with one mistake on each line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(transparent)]
 pub struct Mistakes(Vec<Mistake>);
@@ -136,7 +137,8 @@ impl Mistakes {
         self.0.len()
     }
 
-    /// Iterates over the mistakes as found or, after [`Mistakes::into_result`], in the order of locations.
+    /// Iterates over the mistakes in the order in which they were found, or by location after [`Mistakes::into_result`]
+    /// has sorted them.
     pub fn iter(&self) -> std::slice::Iter<'_, Mistake> {
         self.0.iter()
     }
@@ -145,7 +147,8 @@ impl Mistakes {
     ///
     /// # Errors
     ///
-    /// Returns the unique mistakes, sorted by location. After 100 mistakes, a last one states how many are left out.
+    /// Returns the mistakes without duplicates, sorted by location. If there are more than 100, the rest is replaced by
+    /// one that states how many are left out.
     pub fn into_result<T>(mut self, value: T) -> Result<T, Self> {
         if self.is_empty() {
             return Ok(value);

@@ -50,23 +50,25 @@ pub use self::{
 /// The maximum size of a file in bytes, 4 MiB. A definition has a few kilobytes.
 pub const LARGEST_FILE: usize = 4 * 1024 * 1024;
 
-/// The number of documents after which the reader lets other threads run.
+/// The number of documents after which the reader pauses, so that other threads can run.
 pub(crate) const UNINTERRUPTED: usize = 256;
 
-/// The maximum number of documents in a file, including empty ones.
+/// The maximum number of documents in a file. Empty documents count as well.
 pub const MOST_DOCUMENTS: usize = 16 * 1024;
 
-/// The maximum number of values in a file, with keys and values that aliases repeat. A large definition has thousands.
+/// The maximum number of values in a file, including keys, and values that aliases repeat. A large definition has
+/// thousands.
 pub const MOST_VALUES: usize = 500_000;
 
 /// The mark that some editors put at the beginning of a file.
 pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// A document of a file.
+/// One of the documents in a YAML or JSON file.
 #[derive(Clone, Debug)]
 pub struct Document {
     file: String,
-    /// The directory where relative paths start; `None` if they are not allowed.
+    /// The directory where relative paths in the document start; `None` if the document must not contain relative
+    /// paths.
     directory: Option<PathBuf>,
     syntax: Syntax,
     root: Positioned,
@@ -89,12 +91,13 @@ impl Document {
         Node::root(self).reporting_to(mistakes)
     }
 
-    /// Returns the value of the whole document, and ignores mistakes in it, for example because it was checked before.
+    /// Returns the value of the whole document. Reading the value ignores mistakes, for example because it was checked
+    /// before.
     pub fn root_ignoring_mistakes(&self) -> Node<'_> {
         Node::root(self)
     }
 
-    /// Returns the beginning of the document.
+    /// Returns the location at which the document begins.
     pub fn location(&self) -> Location {
         self.at(self.root.position)
     }
@@ -103,7 +106,8 @@ impl Document {
         self.syntax
     }
 
-    /// Returns the document's part of the file's text: between its markers or, if `is_only`, the whole text.
+    /// Returns the part of the file's text that belongs to this document: the text between its markers, or the whole
+    /// text if `is_only`.
     pub(crate) fn text_in<'t>(&self, text: &'t str, is_only: bool) -> &'t str {
         let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         if is_only {
@@ -115,7 +119,8 @@ impl Document {
         own.and_then(|own| text.get(own)).unwrap_or(text)
     }
 
-    /// Returns the document with another directory for relative paths; `None` makes relative paths a mistake.
+    /// Returns the document with this directory as the start of relative paths. Without a directory, a relative path is
+    /// a mistake.
     pub(crate) fn within(&self, directory: Option<&Path>) -> Self {
         Self {
             directory: directory.map(Path::to_owned),
@@ -139,7 +144,8 @@ impl Document {
     }
 }
 
-/// Replaces these parts of the text. Aliases can make parts overlap; then only the larger part is replaced.
+/// Replaces ranges of the text, each by its new string. Because of aliases, one range may contain another; then only
+/// the larger one is replaced.
 pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> String {
     parts.sort_by_key(|(part, _)| (part.start, Reverse(part.end)));
     let mut end = 0;
@@ -148,7 +154,7 @@ pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> Stri
         end = end.max(part.end);
         is_apart
     });
-    // Replacing from the end keeps the offsets of earlier parts valid.
+    // The ranges are replaced from the last to the first, so that the offsets of the earlier ranges stay valid.
     let mut replaced = text.to_owned();
     for (part, new) in parts.into_iter().rev() {
         replaced.replace_range(part, &new);
@@ -156,7 +162,8 @@ pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> Stri
     replaced
 }
 
-/// Splits a YAML text at its markers: lines that begin with `---` or `...`. A line of content never begins like this.
+/// Splits a YAML text at its document markers, which are lines that begin with `---` or `...`. No line inside a
+/// document begins like this.
 fn parts(text: &str) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let (mut start, mut offset) = (0, 0);
@@ -167,7 +174,7 @@ fn parts(text: &str) -> Vec<Range<usize>> {
         {
             parts.push(start..offset);
             let content = rest.trim_start();
-            // A document may begin on the line of its marker.
+            // The first line of a document may begin with its marker `---`.
             let is_blank = content.is_empty() || content.starts_with('#');
             start = if is_blank { end } else { end - content.len() };
         }
@@ -180,7 +187,7 @@ fn parts(text: &str) -> Vec<Range<usize>> {
 /// Reads the documents in a file, except empty ones. `*.json` must be JSON; other files may be YAML or JSON. Relative
 /// paths start in the file's directory.
 ///
-/// After a syntax error, the documents before it are returned.
+/// If the file has a syntax error, only the documents before it are returned.
 pub fn read_file(path: &Path, mistakes: &mut Mistakes) -> Vec<Document> {
     match text_of(path) {
         Ok((text, _)) => read_text_of(path, &text, mistakes),
@@ -225,7 +232,7 @@ pub(crate) fn text_of(path: &Path) -> Result<(String, Metadata), Mistake> {
     Ok((text, metadata))
 }
 
-/// Reads documents like [`read_file`], from a text that is treated as the content of the file `name`.
+/// Reads the documents in a text like [`read_file`] does in a file. Mistakes give `name` as the name of the file.
 pub fn read_text(name: &str, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
     if text.len() > LARGEST_FILE {
         let message = format!("the text has more than {LARGEST_FILE} bytes");

@@ -13,7 +13,7 @@ use super::{
     tree::{Position, Positioned, Value, join},
 };
 
-/// A value in a document. Methods that read it report mistakes, and then return `None`.
+/// A value in a document. The methods that read it return `None` if it is wrong, after reporting a mistake.
 ///
 /// Mistakes are added to the list that was passed to [`Document::root`], or later to
 /// [`reporting_to`](Self::reporting_to). Without such a list, mistakes are ignored.
@@ -36,7 +36,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Adds the mistakes in the value and its parts to this list.
+    /// Returns the node with `mistakes` as the list to which reading it or its parts adds mistakes.
     #[must_use]
     pub fn reporting_to<'m>(&self, mistakes: &'m mut Mistakes) -> Node<'m>
     where
@@ -48,7 +48,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Ignores the mistakes in the value and its parts.
+    /// Returns the node without a list of mistakes: reading it or its parts reports nothing.
     #[must_use]
     pub(crate) fn silent(&self) -> Self {
         Self {
@@ -92,13 +92,14 @@ impl<'a> Node<'a> {
         self.report(self.mistake(message, fix));
     }
 
-    /// Reports a mistake like [`wrong`](Self::wrong), and returns `None`.
+    /// Reports a mistake about this value like [`wrong`](Self::wrong), and returns `None`, so that a reader can return
+    /// the result.
     pub fn reject<T>(&self, message: impl Into<String>, fix: impl Into<String>) -> Option<T> {
         self.wrong(message, fix);
         None
     }
 
-    /// Reports a mistake.
+    /// Adds this mistake to the node's list.
     pub fn report(&self, mistake: Mistake) {
         if let Some(cell) = self.mistakes {
             let mut mistakes = cell.take();
@@ -107,7 +108,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the number of mistakes in the list, which other nodes may share.
+    /// Returns the number of mistakes in the node's list. Mistakes about other nodes count as well if they share the
+    /// list.
     pub fn mistake_count(&self) -> usize {
         self.mistakes.map_or(0, |cell| {
             let mistakes = cell.take();
@@ -117,7 +119,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// Returns whether the value is `null` or omitted.
+    /// Returns whether the value is `null`, or omitted as in `key:`.
     pub fn is_null(&self) -> bool {
         matches!(self.value.value, Value::Null)
     }
@@ -127,7 +129,7 @@ impl<'a> Node<'a> {
         self.fields(false)
     }
 
-    /// Reads an object with field names in any case, as Go's JSON decoder does.
+    /// Reads an object, and matches the names of fields without regard to case, as Go's JSON decoder does.
     pub fn object_of_any_case(&self) -> Option<Fields<'a>> {
         self.fields(true)
     }
@@ -147,17 +149,17 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// Reads a path. Relative paths start in the directory of the document's file.
+    /// Reads a string as a path. A relative path starts in the directory of the document's file.
     pub fn file(&self) -> Option<PathBuf> {
         self.text().map(|path| self.resolve_path(path))
     }
 
-    /// Reads a value from the only document of another file, and reports the mistakes in that file.
+    /// Reads a value from the file at `path`, which must have a single document. Reports the mistakes in that file.
     pub fn in_file<T>(&self, path: &Path, read: impl FnOnce(&Node<'_>) -> Option<T>) -> Option<T> {
         self.accept_read(read_value(path, read))
     }
 
-    /// Returns a value that was read from another file, or reports the mistakes in it.
+    /// Returns the value if another file was read successfully; otherwise reports the mistakes in that file.
     pub fn accept_read<T>(&self, read: Result<T, Mistakes>) -> Option<T> {
         read.map_err(|mistakes| mistakes.into_iter().for_each(|mistake| self.report(mistake)))
             .ok()
@@ -171,7 +173,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the text of another file. Documents that are read together get the same version of the file.
+    /// Returns the text of the file at `path`. All documents that are read together get the same text, even if the file
+    /// changes.
     pub(crate) fn text_of(&self, path: &Path) -> Result<String, Mistake> {
         let mut texts = self.document.texts.lock();
         let text = texts
@@ -180,12 +183,12 @@ impl<'a> Node<'a> {
         text.clone()
     }
 
-    /// Returns whether the document may contain relative paths.
+    /// Returns whether the document has a directory, so that it may contain relative paths.
     pub(crate) fn is_in_directory(&self) -> bool {
         self.document.directory.is_some()
     }
 
-    /// Returns the parts of the value: the fields of an object with their keys, or the items of a list.
+    /// Returns the values directly inside this value: the fields of an object with their keys, or the items of a list.
     pub fn children(&self) -> Vec<(Option<&'a str>, Node<'a>)> {
         match &self.value.value {
             Value::Map(entries) => entries
@@ -197,7 +200,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the field with this key in any case, as in BCS documents, or the item of a list with this index.
+    /// Returns the field with this key, or the item with this index if the value is a list. Case is ignored if no key
+    /// matches exactly, because BCS documents may spell keys in any case.
     pub fn child(&self, key: &str) -> Option<Self> {
         let children = self.children();
         let exact = children.iter().find(|(name, _)| *name == Some(key));
@@ -213,7 +217,7 @@ impl<'a> Node<'a> {
         found.map(|(_, node)| node.clone())
     }
 
-    /// Returns the object that begins at this location, which may be the value itself or inside it.
+    /// Returns the object that begins at this location: the value itself, or an object inside it.
     pub fn object_at(&self, location: &Location) -> Option<Self> {
         if matches!(self.value.value, Value::Map(_)) && self.location() == *location {
             return Some(self.clone());
@@ -222,7 +226,7 @@ impl<'a> Node<'a> {
         children.find_map(|(_, child)| child.object_at(location))
     }
 
-    /// Returns the byte range of the value in its text. A byte order mark does not count.
+    /// Returns the byte range of the value in the text of its file, counted without a byte order mark.
     pub fn span(&self) -> Range<usize> {
         self.value.span.clone()
     }

@@ -1,5 +1,5 @@
-//! Functions that read a value, for [`Fields::get`](super::Fields::get) and similar methods. With them, one line reads
-//! a field: `fields.get("port", 80, readers::integer(1..=u16::MAX))`.
+//! Functions that read a value of a certain type. Passed to [`Fields::get`](super::Fields::get) or a similar method,
+//! they read a field in one line: `fields.get("port", 80, readers::integer(1..=u16::MAX))`.
 
 use std::{fmt, net::IpAddr, ops::RangeInclusive, path::Path, time::Duration};
 
@@ -50,7 +50,8 @@ pub fn network(node: &Node<'_>) -> Option<IpNet> {
     node.parse_with(parse)
 }
 
-/// Returns a reader of one of these words, case-sensitive. `what` names them in messages, such as `failure policy`.
+/// Returns a reader of one of these words. Case matters. Messages call such a word `what`, for example `failure
+/// policy`.
 pub fn one_of<T: Copy>(
     what: &'static str,
     words: &'static [(&'static str, T)],
@@ -72,12 +73,12 @@ pub fn file_with<T, E: fmt::Display>(
     move |node| node.accept(load(&node.file()?))
 }
 
-/// Returns a reader of lists that reads each item with `read`. One invalid item makes the list invalid.
+/// Returns a reader of lists that reads each item with `read`. If one item is invalid, the whole list is.
 pub fn list_of<'a, T>(read: impl Fn(&Node<'a>) -> Option<T>) -> impl Fn(&Node<'a>) -> Option<Vec<T>> {
     move |node| node.list_of(&read)
 }
 
-/// Returns a reader like [`list_of`], except that it reports an empty list with this fix.
+/// Returns a reader of lists like [`list_of`], for which an empty list is a mistake with this `fix`.
 pub fn filled_list_of<'a, T>(
     fix: &str,
     read: impl Fn(&Node<'a>) -> Option<T>,

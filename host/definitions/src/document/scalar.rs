@@ -1,4 +1,5 @@
-//! Converts scalars like kubectl: by go-yaml v2's rules for YAML 1.1 (`resolve.go`), then like sigs.k8s.io/yaml.
+//! Converts scalars like kubectl: first by go-yaml v2's rules for YAML 1.1 (`resolve.go`), then to JSON by the rules of
+//! sigs.k8s.io/yaml.
 
 use std::borrow::Cow;
 
@@ -11,10 +12,10 @@ pub(super) enum Scalar {
     Null,
     Bool(bool),
     Integer(Number),
-    /// A finite number, which is an integer in JSON if it is whole.
+    /// A finite number that is not written as an integer. In JSON, it becomes an integer if it is whole.
     Float(f64),
     String,
-    /// The text of a scalar with the tag `!!binary`.
+    /// The decoded text of a scalar with the tag `!!binary`.
     Binary(String),
     /// The key `<<`, whose value is merged into the surrounding map.
     Merge,
@@ -22,14 +23,14 @@ pub(super) enum Scalar {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InvalidScalar {
-    /// The text is not valid for its tag.
+    /// The text does not match the tag before it, as in `!!int x`.
     Tag,
-    /// JSON cannot represent the number.
+    /// The number is infinite or not a number, which JSON cannot represent.
     Number,
 }
 
 const NULL: [&str; 5] = ["", "~", "null", "Null", "NULL"];
-/// The booleans of both YAML versions. The words in the next two lists are booleans only in YAML 1.1.
+/// The words that are booleans in YAML 1.1 and 1.2. The words in the next two lists are booleans only in YAML 1.1.
 const CORE_BOOL: [&str; 6] = ["true", "True", "TRUE", "false", "False", "FALSE"];
 const TRUE: [&str; 8] = ["y", "Y", "yes", "Yes", "YES", "on", "On", "ON"];
 const FALSE: [&str; 8] = ["n", "N", "no", "No", "NO", "off", "Off", "OFF"];
@@ -53,7 +54,7 @@ pub(super) fn resolve(text: &str, is_plain: bool, tag: Option<&Tag>) -> Result<S
             Ok(Scalar::Binary(String::from_utf8_lossy(&bytes).into_owned()))
         }
         ("merge", Ok(Scalar::Merge)) => Ok(Scalar::Merge),
-        // Other tags are ignored. Timestamps become strings, because JSON has no type for them.
+        // All tags without a rule above are ignored. Timestamps become strings, because JSON has no type for them.
         _ => Ok(Scalar::String),
     }
 }
@@ -82,9 +83,10 @@ fn boolean(text: &str) -> Option<bool> {
     FALSE.contains(&text).then_some(false)
 }
 
-/// Parses a number of YAML 1.1; `None` for other texts, and for numbers that are too large, which stay strings.
+/// Parses a number of YAML 1.1. Returns `None` if the text is not a number or the number is too large; the scalar is
+/// then a string.
 fn number(text: &str) -> Option<Scalar> {
-    // Underscores are only allowed after an initial digit or sign.
+    // Underscores between digits are dropped, but only in a number that begins with a digit or sign.
     let digits = match text.as_bytes().first()? {
         b'.' => Cow::Borrowed(text),
         b'0'..=b'9' | b'+' | b'-' => Cow::Owned(text.replace('_', "")),
@@ -137,9 +139,9 @@ fn float(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// Returns the JSON number as Go writes it: whole numbers become integers.
+/// Returns the JSON number that Go writes for a float: an integer if the float is whole and fits into an `i64`.
 pub(super) fn of_float(number: f64) -> Option<Number> {
-    // This number and larger ones do not fit into an `i64`.
+    // The lowest float that is too large for an `i64`.
     const LARGEST_INTEGER: f64 = (1_u64 << 63) as f64;
     if number.trunc() == number && number.abs() < LARGEST_INTEGER {
         return Some((number as i64).into());
@@ -147,7 +149,7 @@ pub(super) fn of_float(number: f64) -> Option<Number> {
     Number::from_f64(number)
 }
 
-/// Returns the JSON key for a number that is a key in YAML. Like sigs.k8s.io/yaml, rounds it to 32 bits.
+/// Returns the JSON key for a map key that is a float in YAML. The float is rounded to 32 bits, as in sigs.k8s.io/yaml.
 pub(super) fn key_of_float(number: f64) -> String {
     let short = number as f32;
     let scientific = format!("{short:e}");
@@ -159,7 +161,7 @@ pub(super) fn key_of_float(number: f64) -> String {
     }
 }
 
-/// Returns the values of a plain scalar in YAML 1.1 and in YAML 1.2, if they differ.
+/// If a scalar without quotes has different values in YAML 1.1 and in YAML 1.2, returns both values.
 pub(super) fn in_yaml_1_2(text: &str, value: &Scalar) -> Option<(String, String)> {
     let as_text = || format!("{text:?}");
     match value {

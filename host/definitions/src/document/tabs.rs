@@ -1,10 +1,11 @@
-//! Replaces tabs that indent lines inside flow collections: go-yaml accepts such tabs, but our parser does not.
+//! Replaces tabs that indent lines inside brackets or braces. go-yaml accepts such tabs, but the parser used here does
+//! not.
 
 use std::{borrow::Cow, ops::Range, slice};
 
 use granit_parser::{Event, Parser, StructureStyle};
 
-/// Replaces each tab that indents a line inside a flow collection by one space, so that all positions stay the same.
+/// Replaces each tab that indents a line inside brackets or braces by one space, so that all positions stay the same.
 pub(super) fn as_spaces(text: &str) -> Cow<'_, str> {
     let is_indented_by_tab = |line: &str| line.trim_start_matches(' ').starts_with('\t');
     if !text.lines().any(is_indented_by_tab) {
@@ -15,7 +16,7 @@ pub(super) fn as_spaces(text: &str) -> Cow<'_, str> {
     Cow::Owned(with_spaces(text, &flow_collections(&lenient)))
 }
 
-/// Replaces the indenting tabs with spaces on lines that begin inside one of `parts`, which must be sorted.
+/// Replaces the indenting tabs with spaces on each line that begins inside one of `parts`. These ranges must be sorted.
 fn with_spaces(text: &str, parts: &[Range<usize>]) -> String {
     let mut written = String::with_capacity(text.len());
     let mut parts = parts.iter().peekable();
@@ -34,7 +35,7 @@ fn with_spaces(text: &str, parts: &[Range<usize>]) -> String {
     written
 }
 
-/// Returns the outermost flow collections before the first syntax error.
+/// Returns the ranges of the outermost lists in brackets and maps in braces, up to the first syntax error.
 fn flow_collections(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let (mut depth, mut start) = (0_usize, 0);

@@ -6,14 +6,14 @@ use serde_json::json;
 
 use super::*;
 
-/// Returns the mistakes that are found in parsing `text`, as lines.
+/// Parses `text`, and returns the mistakes that were found, one line each.
 fn reading(name: &str, text: &str) -> String {
     let mut mistakes = Mistakes::new();
     read_text(name, text, &mut mistakes);
     mistakes.to_string()
 }
 
-/// Returns the mistakes that `look` reports in a document, as lines.
+/// Parses `text`, reads the first document with `look`, and returns the reported mistakes, one line each.
 fn looking(text: &str, look: impl FnOnce(&Node<'_>)) -> String {
     let mut mistakes = Mistakes::new();
     let documents = read_text("f", text, &mut mistakes);
@@ -298,7 +298,7 @@ fn each_reader_returns_a_value_or_one_mistake() {
     let map: Look = |node| format!("{:?}", node.string_map());
     let object: Look = |node| format!("{}", node.object().is_some());
 
-    // (reader, text, resulting value or mistake)
+    // (function that reads the value, text of the value, result of the function or mistake)
     let table: [(Look, &str, &str); 51] = [
         (string, "a", "Some(\"a\")"),
         (
@@ -479,7 +479,7 @@ fn long_texts_are_truncated_in_messages() {
     assert_eq!(quoted(&"é".repeat(61)), format!("\"{}\"...", "é".repeat(60)));
 }
 
-/// Quadratic algorithms for positions and suggestions would take minutes here.
+/// If the time grew with the square of the length, this test would take minutes.
 #[test]
 fn a_large_document_on_one_line_is_read_in_linear_time() {
     let fields: Vec<_> = (0..100_000)

@@ -1,4 +1,5 @@
-//! The tree of a document: values with positions, and the mistakes that are found before field paths are known.
+//! The tree of a document: its values with their positions. The mistakes that are found while the tree is built have no
+//! path, because the paths of fields are not known yet.
 
 use std::ops::Range;
 
@@ -7,7 +8,7 @@ use serde_json::Number;
 
 use super::{Location, MOST_VALUES, Mistake, number};
 
-/// The maximum nesting of values. It is limited because functions recurse into the tree.
+/// The maximum nesting of values. Without a limit, functions that recurse into the tree could overflow the stack.
 pub(super) const DEEPEST: usize = 64;
 
 /// A line, and a column in characters, both counted from 1.
@@ -20,8 +21,8 @@ pub(super) struct Position {
 #[derive(Clone, Debug)]
 pub(super) struct Positioned {
     pub(super) position: Position,
-    /// The byte range of the value in the text, without a byte order mark. A block scalar (`|`, `>`) has the range of
-    /// its content without trailing line breaks; an omitted value has an empty range.
+    /// The byte range of the value in the text, counted without a byte order mark. A block scalar (`|`, `>`) has the
+    /// range of its content without trailing line breaks; an omitted value has an empty range.
     pub(super) span: Range<usize>,
     pub(super) value: Value,
 }
@@ -29,9 +30,9 @@ pub(super) struct Positioned {
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Null,
-    /// A boolean, and its text in the document.
+    /// A boolean, and how it is written in the document.
     Bool(bool, String),
-    /// A number, and its text in the document.
+    /// A number, and how it is written in the document.
     Number(Number, String),
     String(String),
     List(Vec<Positioned>),
@@ -70,7 +71,7 @@ pub(super) struct Ambiguity {
 }
 
 impl Ambiguity {
-    /// Creates the ambiguity of a scalar whose value is `read` in YAML 1.1, but `other` in YAML 1.2.
+    /// Describes the ambiguity of a scalar whose value is `read` in YAML 1.1, but `other` in YAML 1.2.
     pub(super) fn new(position: Position, path: String, text: &str, read: &str, other: &str) -> Self {
         Self {
             position,
@@ -91,8 +92,8 @@ pub(super) fn join(path: &str, key: &str) -> String {
     }
 }
 
-/// Returns the position after the last character that is not white space. A mistake at the end of the text is reported
-/// there.
+/// Returns the position after the last character that is not white space. Mistakes at the end of a text are reported
+/// there, not after blank lines.
 pub(super) fn end_of(text: &str) -> Position {
     let text = text.trim_end();
     let is_break = |(index, byte): (usize, u8)| {
@@ -106,7 +107,7 @@ pub(super) fn end_of(text: &str) -> Position {
     }
 }
 
-/// A mistake in the syntax, without the path of a field.
+/// A mistake that is found in parsing, when the path of the field is not known yet.
 #[derive(Debug)]
 pub(super) struct SyntaxMistake {
     pub(super) position: Position,
@@ -182,11 +183,13 @@ impl SyntaxMistake {
     }
 }
 
-/// Builds a map. If a field is written twice, the first one is kept.
+/// Builds a map from its fields. If the text contains a field twice, the first one is kept, and the second is a
+/// mistake.
 #[derive(Debug, Default)]
 pub(super) struct MapBuilder {
     entries: Vec<Entry>,
-    /// The index of each key, and whether its field was written in this map or merged into it.
+    /// For each key, the index of its entry, and whether the map itself contains the field or only a map that was
+    /// merged into it.
     keys: std::collections::HashMap<String, (usize, bool)>,
 }
 
@@ -203,7 +206,8 @@ impl MapBuilder {
         }
     }
 
-    /// Sets a field. If the field was already written in this map, keeps the first value and returns the mistake.
+    /// Sets a field; `is_written` tells that the map itself contains it. If the map itself has contained it before,
+    /// keeps the first value and returns the mistake.
     fn set(&mut self, entry: Entry, is_written: bool) -> Option<SyntaxMistake> {
         let next = self.entries.len();
         let (index, was_written) = self.keys.entry(entry.key.clone()).or_insert((next, is_written));

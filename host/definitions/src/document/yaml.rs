@@ -1,4 +1,4 @@
-//! Builds the trees of YAML documents from the parser's events, in the same way as kubectl.
+//! Builds the trees of YAML documents from the events of the parser, so that values are the same as in kubectl.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -13,14 +13,14 @@ use super::{
     tree::{Ambiguity, DEEPEST, Entry, MapBuilder, Position, Positioned, SyntaxMistake, Value, end_of, join},
 };
 
-/// The maximum number of ambiguities that are reported for a document.
+/// The maximum number of reported scalars, in one document, with different values in YAML 1.1 and YAML 1.2.
 const MOST_AMBIGUITIES: usize = 100;
 
 /// A document, and the scalars in it that have another value in YAML 1.2 than in YAML 1.1.
 pub(super) type Tree = (Positioned, Vec<Ambiguity>);
 
-/// Reads the documents of a YAML text, except empty ones. Aliases may repeat at most `limit` bytes. After a syntax
-/// error, the documents before it are returned.
+/// Reads the documents of a YAML text, except empty ones. Aliases may repeat at most `limit` bytes. If the text has a
+/// syntax error, it is added to `flaws`, and only the documents before it are returned.
 pub(super) fn read(text: &str, limit: usize, flaws: &mut Vec<SyntaxMistake>) -> Vec<Tree> {
     let mut documents = Vec::new();
     if let Err(flaw) = read_into(&mut documents, &tabs::as_spaces(text), limit, flaws) {
@@ -75,7 +75,7 @@ pub(super) fn position(mark: Marker) -> Position {
 struct OpenCollection {
     position: Position,
     start: usize,
-    /// The offset at which the part read so far ends.
+    /// The offset at which the last value that was added to the collection ends.
     end: usize,
     style: StructureStyle,
     content: Content,
@@ -85,7 +85,7 @@ enum Content {
     List(Vec<Positioned>),
     Map {
         map: MapBuilder,
-        /// The key whose value has not been read yet.
+        /// A key that has been read, while its value has not been read yet.
         key: Option<Key>,
     },
 }
@@ -134,7 +134,8 @@ impl Builder<'_> {
                     self.put(value, flaws)
                 }
             },
-            // The events of the alias's node follow. Their spans are elsewhere, so the span of the alias is added here.
+            // The alias is followed by the events of the node to which it refers, whose spans are elsewhere in the
+            // text. Therefore the alias itself extends the span of the collection.
             Event::Alias(_) => {
                 self.extend(bytes(span).end);
                 Ok(None)
@@ -149,7 +150,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Removes trailing white space from a range, because the span of a block scalar includes trailing line breaks.
+    /// Removes trailing white space from a range: the parser includes trailing line breaks in the span of a block
+    /// scalar.
     fn without_space(&self, span: Range<usize>) -> Range<usize> {
         let written = self.text.get(span.clone()).unwrap_or_default().trim_end();
         span.start..span.start + written.len()
@@ -261,7 +263,8 @@ impl Builder<'_> {
         Ok(None)
     }
 
-    /// Returns where to store the next key if the innermost collection is a map that expects a key.
+    /// If a map expects its next key, returns where to store the key. Otherwise, a value is expected, and the result is
+    /// `None`.
     fn missing_key(&mut self) -> Option<&mut Option<Key>> {
         match &mut self.open.last_mut()?.content {
             Content::Map { key, .. } if key.is_none() => Some(key),
@@ -289,9 +292,9 @@ fn bytes(span: Span) -> Range<usize> {
     span.byte_range().unwrap_or_default()
 }
 
-/// Merges the fields of `value` into `map`. `value` is a map or a list of maps, in which the first map has precedence.
-/// As in go-yaml v2, a merged field replaces an earlier field with the same name, even one that was written in the map
-/// itself.
+/// Merges the fields of `value`, which is the value of a key `<<`, into `map`. `value` is a map or a list of maps; in a
+/// list, earlier maps have precedence. As in go-yaml v2, a merged field replaces an earlier field with the same name,
+/// even if the map itself contains the earlier field.
 fn merge(map: &mut MapBuilder, value: Positioned, may_be_list: bool) -> Result<(), SyntaxMistake> {
     match value.value {
         Value::Map(entries) => map.merge(entries),

@@ -1,8 +1,8 @@
 //! Reads the `admissionwebhook` of BCS.
 //!
 //! Documents have the format of the BCS driver's API. Keys may be in any case, as for Go's decoder, because older
-//! drivers return the names of Go fields (`ResourcesRef`, `CaBundle`). The driver accepts some definitions for which it
-//! calls no hook, or calls it too late; here, they are mistakes.
+//! drivers return Go's names of fields (`ResourcesRef`, `CaBundle`). The driver accepts some definitions whose hook it
+//! never calls, or calls too late. Here, such definitions are mistakes.
 
 mod object;
 mod shape;
@@ -22,13 +22,14 @@ use crate::{
     plugin, selectors,
 };
 
-/// The default timeout of a hook, the same as kube-apiserver's for webhooks. The BCS driver waits forever.
+/// The default timeout of a hook. It equals kube-apiserver's default for webhooks, because BCS has none: its driver
+/// waits forever.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 const OPERATIONS: [(&str, Operation); 2] = [("Create", Operation::Create), ("Update", Operation::Update)];
 
-/// The kinds of BCS objects that are created and updated through the driver: their names in definitions, and in request
-/// paths. The BCS driver calls hooks only for the first two.
+/// The kinds of BCS objects that are created and updated through the driver, each with its name in definitions and its
+/// name in request paths. The BCS driver calls hooks only for the first two kinds.
 const RESOURCE_KINDS: [(&str, &str); 7] = [
     ("Application", "application"),
     ("Deployment", "deployment"),
@@ -39,7 +40,8 @@ const RESOURCE_KINDS: [(&str, &str); 7] = [
     ("Service", "service"),
 ];
 
-/// The operation and kind of the requests for which hooks are called. BCS allows one definition for each pair.
+/// The operation and the kind of object for which a definition's hooks are called. In BCS, two definitions cannot have
+/// the same pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct HookTarget {
     operation: Operation,
@@ -153,7 +155,7 @@ fn read_definition<'a>(
     let read = |node: &Node<'a>| Some((read_target(node)?, node.clone()));
     let target = fields.get_required("resourcesRef", fix, read);
     let fix = "list the hooks that are called";
-    // Go writes an empty list as null.
+    // Go writes an empty list as null, so null is accepted as a list.
     let stages = if fields.is_null("admissionWebhooks") {
         fields.ignore(&["admissionWebhooks"]);
         Some(Vec::new())
@@ -219,7 +221,7 @@ fn read_stage(node: &Node<'_>, seen: &mut HashMap<String, Location>) -> Option<S
     let name = read_stage_name(&mut fields, "name the hook", printable, seen);
     let hook = plugin::read_in_place_of_client(&mut fields, "hook", read_client);
     let read_policy = |node: &Node<'_>| match node.string()? {
-        // The driver returns a missing policy as an empty string. Both mean `Ignore`.
+        // The driver returns an empty string for a missing policy. In both cases, the policy is `Ignore`.
         "" => None,
         _ => node.word(),
     };
@@ -240,7 +242,7 @@ fn read_client(node: &Node<'_>) -> Option<WebhookDefinition> {
         .optional("url")
         .filter(|url| !matches!(url.silent().string(), Some("")));
     let target = match url {
-        // As in the driver, the URL has precedence over the service. Documents from the driver have both.
+        // Documents from the driver have both a URL and a service. As in the driver, the URL has precedence.
         Some(url) => {
             fields.ignore(&["namespace", "name", "path", "port"]);
             client::url(&url, &protocol)
@@ -259,7 +261,8 @@ fn read_client(node: &Node<'_>) -> Option<WebhookDefinition> {
     })
 }
 
-/// Accepts a name without spaces and control characters, which is safe in logs. BCS has no rules for names.
+/// Accepts a name without spaces and control characters. BCS has no rules for names, but spaces and control characters
+/// would corrupt logs.
 fn printable(text: &str) -> Result<String, String> {
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err(format!(
@@ -270,7 +273,7 @@ fn printable(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Accepts a name that is a valid segment of paths in the API and in ZooKeeper.
+/// Accepts a name that can be a segment of a path, in the URLs of the API and in ZooKeeper.
 fn path_segment(text: &str) -> Result<String, String> {
     let name = printable(text)?;
     let text = quoted(text);

@@ -1,4 +1,4 @@
-//! Compares a chain with its native form.
+//! Compares a chain from another policy system with the native chain to which it was converted.
 
 use admittance_admission::MatchPolicy;
 
@@ -10,7 +10,7 @@ pub(super) fn foreign(chain: &ChainDefinition) -> Vec<String> {
     chain.stages.iter().flat_map(of_stage).collect()
 }
 
-/// Lists the properties of a chain that its native form has lost, one sentence each.
+/// Lists the properties of `chain` that are missing in `native`, to which it was converted, one sentence each.
 pub(super) fn lost(chain: &ChainDefinition, native: &ChainDefinition) -> Vec<String> {
     let mut lost = Vec::new();
     if chain.phase != native.phase {

@@ -12,7 +12,7 @@ fn of(text: &str) -> Import {
         .unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-/// Imports a text with one definition. Returns the result, the chain, the notes and the new text.
+/// Imports a text with one definition. Returns the result, the chain's name, the notes and the text of the new file.
 fn one(text: &str) -> (ImportResult, Option<String>, Vec<String>, String) {
     let import = of(text);
     let [definition] = <[Imported; 1]>::try_from(import.definitions).unwrap();
@@ -62,7 +62,7 @@ fn a_webhook_is_converted_to_an_equivalent_native_chain() {
     assert_eq!(one.hook, other.hook);
     assert_eq!(original[0].rules, imported[0].rules);
     let mut spec = one.spec.clone();
-    // The native stage has no rules, because they would be equal to the rules of its chain.
+    // The native stage omits its rules, because they equal the rules of its chain.
     spec.rules.clear();
     assert_eq!(spec, other.spec);
 }
@@ -87,7 +87,7 @@ fn a_webhook_without_a_native_form_is_not_converted() {
     let (result, _, notes, _) = one(&webhook(second));
     assert_eq!(result, ImportResult::Kept);
     assert!(notes[0].contains("one `matchPolicy`"), "{notes:?}");
-    // With the same match policy, both webhooks can be converted, and each stage keeps its own rules.
+    // Without the different `matchPolicy`, both webhooks can be converted, and each stage keeps its own rules.
     let (result, _, _, native) = one(&webhook(&second.replace("    matchPolicy: Exact\n", "")));
     assert_eq!(result, ImportResult::Exact);
     let stages = &chains(&native)[0].stages;
@@ -232,7 +232,7 @@ spec:
         (result, chain.as_deref()),
         (ImportResult::Exact, Some("namespaced-team-a-labels"))
     );
-    // The note repeats a warning of `check`.
+    // An import reports the warnings of `check` as notes.
     assert!(notes[0].contains("policyServer"), "{notes:?}");
     let imported = chains(&native);
     assert_eq!(
@@ -328,7 +328,7 @@ fn items_of_a_list_are_imported_one_by_one() {
         body.trim_end()
     );
     assert_eq!(of(&text).definitions[0].result, ImportResult::Exact);
-    // An item that is not converted gets a `kind`.
+    // An item that is not converted becomes a document of its own, and gets the `kind` that its list named.
     let kept = of(&text.replace(", caBundle: ", " } #"));
     assert_eq!(kept.definitions[0].result, ImportResult::Kept);
     assert_eq!(chains(&kept.text)[0].name, "images");

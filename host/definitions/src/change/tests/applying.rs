@@ -3,7 +3,7 @@ use std::path::Path;
 use super::{chain, json, line, set, summary, text, to};
 use crate::{DefinitionId, DefinitionSet, Destination, Expected, StoreKind, read_files};
 
-/// Returns the content of the file after `new` was applied.
+/// Returns the content of the file after the text `new` was applied.
 fn applied(file: &str, text_of_file: &str, new: &str) -> Result<String, String> {
     let old = set(&[(file, text_of_file)]);
     let change = old
@@ -23,7 +23,7 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
              secret }}, admissionWebhooks: [] }}\n"
         )
     };
-    // (file, its text, the applied text, the resulting text)
+    // (file name, text of the file, applied text, resulting text of the file)
     let table = [
         (
             "f.yaml",
@@ -31,7 +31,7 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
             changed(&line("b")),
             format!("{}\n", changed(&line("b"))),
         ),
-        // Comments in the applied text replace the old comments.
+        // Comments in the applied text replace the comments in the file.
         (
             "f.yaml",
             format!("\u{feff}# Old.\n\n{b}    # Old.\n"),
@@ -44,7 +44,8 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
             format!("# New.\n{b}"),
             format!("# New.\n{b}"),
         ),
-        // A YAML file may contain JSON, but a JSON file must not contain YAML.
+        // If JSON is applied to a YAML file, it stays JSON. If YAML is applied to a JSON file, it is converted to
+        // JSON.
         (
             "f.yaml",
             b.clone(),
@@ -63,7 +64,8 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
             changed(&line("b")),
             pretty(&changed(&json("b"))),
         ),
-        // Kinds of BCS are compared without regard to case.
+        // BCS kinds are compared without regard to case, so the definition is replaced although its kind is spelled
+        // differently.
         (
             "f.yaml",
             bcs("admissionwebhook", "create"),
@@ -74,7 +76,7 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
     for (file, old, new, expected) in table {
         assert_eq!(applied(file, &old, &new), Ok(expected), "{old}\nand\n{new}");
     }
-    // When several definitions are applied, each is written to its own file.
+    // If a text with several definitions is applied, each definition is written to the file that contains it.
     let a = chain("a");
     let both = set(&[("a.yaml", &a), ("b.yaml", &b)]);
     let several = format!("# Of b.\n{}--- # Of a.\n{}", changed(&b), changed(&a));
@@ -90,7 +92,7 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
         text(&change.set, "b.yaml"),
         Some(format!("# Of b.\n{}", changed(&b)))
     );
-    // Applying the same text again changes nothing.
+    // Applying an unchanged definition writes nothing, whatever its line breaks and document marker.
     for same in [
         b.clone(),
         b.replace('\n', "\r\n"),
@@ -121,7 +123,7 @@ fn a_file_with_several_definitions_cannot_be_changed() {
         );
         assert_eq!(applied_to(&text, &changed), Err(message));
     }
-    // A definition that is only formatted differently is unchanged.
+    // The applied definitions differ only in their formatting, so they count as unchanged.
     assert_eq!(
         applied_to(
             &format!("{a}---\n{b}"),
@@ -155,7 +157,7 @@ fn chains_of_different_phases_may_have_the_same_name() {
         summary(&change),
         "AdmissionChain/a Changed, AdmissionChain/a Unchanged; ~v.yaml"
     );
-    // The phase of a chain may change if no other chain has its name.
+    // A mutating chain can be replaced by a validating one if no other chain has its name.
     let one = set(&[("m.yaml", &mutating)]);
     assert_eq!(
         summary(&one.apply(&validating, "n", Expected::Any, &|_| None).unwrap()),
@@ -195,7 +197,7 @@ fn a_new_definition_gets_an_unused_file_name() {
     let long_name = format!("admissionwebhook-m-{}.yaml", "x".repeat(81));
     let phases = ["Mutating", "Validating"]
         .map(|phase| line("p").replace("spec: {", &format!("spec: {{ phase: {phase},")));
-    // (applied text, new files)
+    // (applied text, paths of the new files)
     let table = [
         (chain("pods"), vec![("AdmissionChain-pods.yaml", chain("pods"))]),
         (
@@ -283,7 +285,7 @@ fn a_refused_apply_says_why() {
              kind: Secret }}\nadmissionWebhooks: []\n"
         )
     };
-    // (file, text, error)
+    // (text of the existing file, applied text, expected error)
     let table = [
         (beside.clone(), String::new(), "new.yaml: it contains no definition".to_owned()),
         (beside.clone(), "# a\n---\n".to_owned(), "new.yaml: it contains no definition".to_owned()),
@@ -312,7 +314,7 @@ fn a_refused_apply_says_why() {
             a.clone(),
             "AdmissionChain/a is an item of the list in f.yaml:3:10; edit that file".to_owned(),
         ),
-        // The same mistake in two files is reported twice.
+        // Conflicts between the applied text and a definition in a file are reported at the applied text.
         (
             beside.clone(),
             "{ apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: { name: b } }".to_owned(),
@@ -339,7 +341,7 @@ fn a_refused_apply_says_why() {
             .to_string();
         assert!(found.starts_with(&expected), "{found}\nfor\n{expected}");
     }
-    // Replacing a document removes the mistakes in it.
+    // A definition with mistakes can be replaced by a valid one.
     assert_eq!(applied("f.yaml", &b.replace("CREATE", "CREAT"), &b), Ok(b));
     for (other, expected) in [
         (

@@ -1,11 +1,11 @@
-//! Generates files to test that each document can be used alone, whatever precedes and follows it in its file.
+//! Tests with generated files that each document of a file can be used alone, whatever precedes and follows it.
 
 use proptest::prelude::*;
 
 use super::{chain, json, line, set, text, to};
 use crate::{ChainDefinition, DefinitionId, Expected};
 
-/// Generates blank lines and comments to separate two documents.
+/// Generates blank lines and comments, which are put between two documents.
 fn between() -> impl Strategy<Value = String> {
     let lines = prop_oneof![Just("\n"), Just("# A comment.\n"), Just("#\n"), Just("   \n")];
     prop::collection::vec(lines, 0..4).prop_map(|lines| lines.concat())
@@ -76,7 +76,7 @@ proptest! {
             let alone = set(&[("f.yaml", &one.text)]).documents();
             let found: Vec<_> = alone.into_iter().map(|stored| (stored.id, stored.chain)).collect();
             prop_assert_eq!(found, vec![(one.id.clone(), one.chain.clone())], "{}", one.text);
-            // The definition exists already, so applying it writes nothing.
+            // Applying the document writes nothing, because the set already contains its definition.
             let again = old.apply(&one.text, "new", Expected::Any, &|_| None).unwrap();
             prop_assert_eq!(&again.files, &[]);
             prop_assert_eq!(old.delete(&one.id).is_ok(), count == 1);

@@ -5,14 +5,14 @@ use std::path::Path;
 use super::{chain, json, line, summary, text, to};
 use crate::{DefinitionFile, DefinitionId, DefinitionSet, Destination, Expected, StageId, StoreKind};
 
-/// Returns a set of the file `f.yaml` with the chain `a`, and of these entries.
+/// Returns a set with the chain `a` in the file `f.yaml`, and with these entries of a store, each a path and a text.
 fn with_stored(stored: &[(&str, &str)]) -> DefinitionSet {
     let entry = |(path, text): &(&str, &str)| DefinitionFile::entry(path, *text, None);
     let file = DefinitionFile::file("f.yaml", chain("a"));
     DefinitionSet::of_files(stored.iter().map(entry).chain([file]).collect())
 }
 
-/// Returns only the files, or only the entries.
+/// Returns the files of the set if `kind` is `Files`, or the entries of its store if `kind` is `Entries`.
 fn of_kind(set: &DefinitionSet, kind: StoreKind) -> Vec<&DefinitionFile> {
     set.files().iter().filter(|file| file.kind == kind).collect()
 }
@@ -88,7 +88,7 @@ fn the_items_of_a_list_are_applied_one_by_one() {
         let change = old.apply(&new, "new", Expected::Any, &to_store).unwrap();
         assert_eq!(summary(&change), expected, "{new}");
     }
-    // A mistake is reported at its position in the list.
+    // A mistake in an item of a list is reported at the position of the item.
     let wrong = list(&[b.replace("CREATE", "CREAT")]);
     let error = old.apply(&wrong, "new", Expected::Any, &to_store).unwrap_err();
     assert!(error.to_string().starts_with("new:3:"), "{error}");
@@ -121,7 +121,7 @@ fn a_change_writes_entries_of_a_store() {
             "AdmissionChain/b Changed; ~store:/x/b",
             pretty(&updated),
         ),
-        // Entries are written as JSON, because other programs read them.
+        // YAML is converted to JSON for an entry, because other programs that read the store expect JSON.
         (
             format!("# Comment.\n{}", changed(&absolute(&line("b")))),
             "AdmissionChain/b Changed; ~store:/x/b",
@@ -202,7 +202,8 @@ fn definitions_in_a_store_can_be_deleted_and_promoted_like_files() {
     }
 }
 
-/// The entry at the path contains another definition, or an invalid text.
+/// A new definition would be written to a path where the store has another definition, or a text that is not a
+/// definition.
 #[test]
 fn an_entry_with_another_definition_is_not_overwritten() {
     for there in [absolute(&json("c")), "nonsense".to_owned()] {
@@ -232,7 +233,8 @@ fn a_relative_path_in_an_entry_is_a_mistake() {
         there.chains().unwrap_err().to_string(),
         path("store:/x/b", column)
     );
-    // When a text with a relative path is applied to a store, the mistake is reported at its position in the text.
+    // The path in the applied text is relative, and the text is written to a store. The mistake is reported in the
+    // text.
     let empty = with_stored(&[]);
     let error = empty
         .apply(&json("b"), "new", Expected::Any, &to_store)
@@ -243,7 +245,7 @@ fn a_relative_path_in_an_entry_is_a_mistake() {
         .apply(&json("b"), "new", Expected::Any, &to_store)
         .unwrap_err();
     assert_eq!(error.to_string(), path("new", column));
-    // Applied to a file, this text is valid.
+    // The same text can be applied to a file, because a file has a directory.
     empty
         .apply(&json("b"), "new", Expected::Any, &to(Path::new("chains")))
         .unwrap();

@@ -13,7 +13,8 @@ fn read(text: &str) -> Json {
 
 #[test]
 fn ambiguous_strings_are_quoted() {
-    // (string, its YAML). Plain booleans, numbers, timestamps and merge keys of YAML 1.1 are quoted.
+    // (string, its form in YAML). Strings that YAML 1.1 would read as booleans, numbers, timestamps or merge keys are
+    // quoted.
     for (text, written) in [
         ("pods", "pods"),
         ("/mutate", "/mutate"),

@@ -8,7 +8,7 @@ use super::Node;
 use crate::document::{mistake::quoted, tree::Value};
 
 impl<'a> Node<'a> {
-    /// Reads a list.
+    /// Reads a list of any values.
     pub fn list(&self) -> Option<Vec<Node<'a>>> {
         let Value::List(entries) = &self.value.value else {
             let fix = match self.as_written() {
@@ -20,7 +20,7 @@ impl<'a> Node<'a> {
         Some(self.entries(entries).collect())
     }
 
-    /// Reads a list. An empty list is a mistake with this fix.
+    /// Reads a list of any values. An empty list is a mistake with this `fix`.
     pub fn filled_list(&self, fix: &str) -> Option<Vec<Node<'a>>> {
         let entries = self.list()?;
         if entries.is_empty() {
@@ -29,7 +29,7 @@ impl<'a> Node<'a> {
         Some(entries)
     }
 
-    /// Reads a list and all its items with `read`; `None` if any item is invalid.
+    /// Reads a list, and each item with `read`. Returns `None` if any item is invalid.
     pub fn list_of<T>(&self, read: impl FnMut(&Node<'a>) -> Option<T>) -> Option<Vec<T>> {
         read_each(&self.list()?, read)
     }
@@ -56,7 +56,7 @@ impl<'a> Node<'a> {
         Some(words)
     }
 
-    /// Reads a list of strings. Other items are reported and skipped.
+    /// Reads a list of strings. Items that are not strings are reported and left out.
     pub fn strings(&self) -> Option<Vec<String>> {
         let entries = self.list()?;
         let strings = entries.iter().filter_map(|entry| entry.string());
@@ -149,7 +149,7 @@ impl<'a> Node<'a> {
             return Some(size.as_u64());
         }
         let [least, most] = [*range.start(), *range.end()].map(|size| {
-            // `bytesize` writes `64.0 MiB`, but documents write `64MiB`.
+            // `bytesize` puts a space before the unit, as in `64.0 MiB`. Documents write no space.
             let text = bytesize::ByteSize(size).display().iec().to_string();
             text.replace(".0 ", "").replace(' ', "")
         });
@@ -159,17 +159,17 @@ impl<'a> Node<'a> {
         )
     }
 
-    /// Reads a word of the set `W`, case-sensitive.
+    /// Reads one of the words of the type `W`. Case matters.
     pub fn word<W: Keyword>(&self) -> Option<W> {
         self.one_of(W::ENUM_NAME, W::KEYWORDS)
     }
 
-    /// Reads one of these words, case-sensitive. `what` names them in messages, such as `failure policy`.
+    /// Reads one of these words. Case matters. Messages call such a word `what`, for example `failure policy`.
     pub fn one_of<T: Copy>(&self, what: &str, words: &[(&str, T)]) -> Option<T> {
         self.matching_word(what, words, |text, word| text == word)
     }
 
-    /// Reads one of these words in any case.
+    /// Reads one of these words, in any case. Messages call such a word `what`.
     pub fn one_of_any_case<T: Copy>(&self, what: &str, words: &[(&str, T)]) -> Option<T> {
         self.matching_word(what, words, str::eq_ignore_ascii_case)
     }
@@ -198,7 +198,7 @@ impl<'a> Node<'a> {
         self.reject(format!("{text} is not a valid {what}", text = quoted(text)), fix)
     }
 
-    /// Parses a string as `T`. The parser's error becomes a mistake.
+    /// Reads a string and parses it as `T`. An error of the parser becomes a mistake.
     pub fn parse<T>(&self) -> Option<T>
     where
         T: FromStr,
@@ -207,12 +207,12 @@ impl<'a> Node<'a> {
         self.parse_with(T::from_str)
     }
 
-    /// Parses a string with `read`, whose error becomes a mistake.
+    /// Reads a string and parses it with `read`. An error of `read` becomes a mistake.
     pub fn parse_with<T, E: fmt::Display>(&self, read: impl FnOnce(&'a str) -> Result<T, E>) -> Option<T> {
         self.accept(read(self.text()?))
     }
 
-    /// Returns the value of a result. An error becomes a mistake about this node.
+    /// Returns the value if the result is `Ok`. An error becomes a mistake about this node.
     pub fn accept<T, E: fmt::Display>(&self, result: Result<T, E>) -> Option<T> {
         result.map_err(|error| self.wrong(error.to_string(), "")).ok()
     }
@@ -228,7 +228,7 @@ impl<'a> Node<'a> {
         Some(fields.collect())
     }
 
-    /// Reads an object with any keys, whose values are strings. Other values are reported and skipped.
+    /// Reads an object with any keys, whose values are strings. Values that are not strings are reported and left out.
     pub fn string_map(&self) -> Option<BTreeMap<String, String>> {
         let mut map = BTreeMap::new();
         for (key, value) in self.map()? {

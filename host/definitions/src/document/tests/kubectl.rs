@@ -1,4 +1,4 @@
-//! Compares the parser with kubectl's. The expected values are the results of sigs.k8s.io/yaml 1.4.
+//! Compares the parser with kubectl's. The expected values were produced by sigs.k8s.io/yaml 1.4, which kubectl uses.
 
 use serde_json::{Value as Json, json};
 
@@ -51,7 +51,7 @@ fn a_duplicate_key_is_a_mistake_although_kubectl_uses_the_last_value() {
 
 #[test]
 fn some_yaml_is_not_read_as_kubectl_reads_it() {
-    // kubectl refuses these texts, which are valid YAML 1.2.
+    // kubectl refuses each of these texts, although it is valid YAML 1.2. The parser reads it as these values.
     for (text, values) in [
         ("%YAML 1.2\n---\na: 1\n", json!([{"a": 1}])),
         ("a: 1\n...\nb: 2\n", json!([{"a": 1}, {"b": 2}])),
@@ -68,7 +68,8 @@ fn some_yaml_is_not_read_as_kubectl_reads_it() {
     ] {
         assert_eq!(read(text).map(Json::from), Ok(values), "{text:?}");
     }
-    // kubectl accepts these texts. This parser refuses them, or JSON cannot represent their values.
+    // kubectl accepts each of these texts. Here they are refused, by the parser or because JSON cannot represent a
+    // value.
     for (text, expected) in [
         ("{a: 1}# c", "comments must be separated"),
         ("a: 'x'# c", "comments must be separated"),
@@ -80,7 +81,7 @@ fn some_yaml_is_not_read_as_kubectl_reads_it() {
     }
 }
 
-/// Texts of a few hundred bytes whose expanded aliases would take gigabytes.
+/// Texts of a few hundred bytes. If their nested aliases were expanded, they would take gigabytes.
 fn bombs() -> Vec<(&'static str, String)> {
     let nested = |open: &str, close: &str, entry: fn(usize, usize) -> String| {
         let mut text = "a0: &a0 {x: 1}\n".to_owned();
@@ -119,7 +120,7 @@ fn aliases_may_expand_a_document_at_most_a_hundredfold() {
         "{}",
         reading("f.yaml", &lists)
     );
-    // Each repetition of an alias counts as a value.
+    // Each alias in the text counts as a written value, so a value can be used 4000 times.
     let aliases = |count: usize| format!("a: &a 1\nb: [{}]", vec!["*a"; count].join(","));
     assert!(read(&aliases(4000)).is_ok());
     let text = format!(
@@ -172,10 +173,10 @@ fn mistakes_have_positions_within_the_text() {
 #[test]
 fn documents_that_kubectl_accepts_are_parsed() {
     for text in [
-        // A quoted text may continue at the indentation of its key, or left of it.
+        // The second line of a quoted text may be indented like its key, or less.
         "validations:\n    - expression: \"object.metadata.name != 'x' ||\n      object.metadata.namespace != 'y'\"",
         "validations:\n    - expression: 'true ||\n false'",
-        // A closing bracket may have the indentation of its key.
+        // A closing bracket may be indented like the key of its list.
         "validations: [\n    { expression: \"true\" },\n  ]",
         "validations:\n  - {\n    expression: \"true\"\n  }",
         "validations:\n  - {\n\texpression: \"true\"\n\t}",
@@ -280,7 +281,7 @@ spec:
             ),
         ]
     );
-    // A JSON text has the same value in every version of YAML.
+    // Converted to JSON, the text has no such ambiguities: JSON has the same values in both versions of YAML.
     let json = serde_json::to_string(&read(text).unwrap()[0]).unwrap();
     assert_eq!(load_text("a.json", &json).unwrap()[0].warnings, []);
 }

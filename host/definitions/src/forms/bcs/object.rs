@@ -12,23 +12,24 @@ use crate::{
 const API_VERSION: &str = "v4";
 const KIND: &str = "admissionwebhook";
 
-/// The fields that an update leaves unchanged, as `updateAdmissionwebhook` of the BCS scheduler does.
+/// The fields that keep their values when an object is updated, as in `updateAdmissionwebhook` of the BCS scheduler.
 const KEPT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// An `admissionwebhook` with keys in BCS's documented spelling. Unknown keys are kept, for a later check.
+/// An `admissionwebhook` with keys in BCS's documented spelling. Unknown keys are kept, so that a later check can
+/// report them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BcsObject(Map<String, Json>);
 
-/// The reasons why a body is not an `admissionwebhook`. The messages begin like the BCS driver's.
+/// The reasons why the body of a request is not an `admissionwebhook`. The messages begin like those of the BCS driver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoBcsObject {
-    /// The body is not valid JSON, or is ambiguous.
+    /// The body is not valid JSON, or has a key twice.
     #[error("json decode failed!{0}")]
     Json(String),
     /// The body is not an object, or its kind is not a string.
     #[error("Unmarshal TypeMeta failed: {0}")]
     TypeMeta(String),
-    /// The object is of another kind; case matters.
+    /// The `kind` in the body is not `admissionwebhook`, in exactly this spelling.
     #[error("Kind {0} is invalid")]
     Kind(String),
 }
@@ -38,11 +39,11 @@ impl BcsObject {
     ///
     /// # Errors
     ///
-    /// Fails if the body is not a JSON object of this kind.
+    /// Fails if the body is not a JSON object of the kind `admissionwebhook`.
     pub fn parse(body: &[u8]) -> Result<Self, NoBcsObject> {
         let text = std::str::from_utf8(body).map_err(|error| NoBcsObject::Json(error.to_string()))?;
         let mut mistakes = Mistakes::new();
-        // The name ends in `.json`, so that the text is not parsed as YAML.
+        // With a name in `.json`, the text is parsed only as JSON, not as YAML.
         let documents = document::read_text("body.json", text, &mut mistakes);
         if !mistakes.is_empty() {
             return Err(NoBcsObject::Json(describe(&mistakes)));
@@ -52,7 +53,7 @@ impl BcsObject {
         };
         let value = match DEFINITION.normalize_keys(document.root_ignoring_mistakes().json()) {
             Json::Object(value) => value,
-            // Go's decoder accepts `null` as an object without fields.
+            // Go's decoder reads `null` as an object without fields, so it is accepted here.
             Json::Null => Map::new(),
             _ => return Err(NoBcsObject::TypeMeta("the body is not an object".to_owned())),
         };
@@ -77,7 +78,7 @@ impl BcsObject {
         self.metadata("name")
     }
 
-    /// Sets the namespace if the object has none.
+    /// Sets the namespace of the object to `namespace` if the object has none.
     #[must_use]
     pub fn or_in_namespace(self, namespace: &str) -> Self {
         if self.namespace().is_empty() && !namespace.is_empty() {
@@ -87,13 +88,13 @@ impl BcsObject {
         }
     }
 
-    /// Sets the creation time, in RFC 3339.
+    /// Sets the creation time of the object. `moment` is in RFC 3339.
     #[must_use]
     pub fn created_at(self, moment: &str) -> Self {
         self.with_metadata("creationTimestamp", moment)
     }
 
-    /// Returns `other` with the version, kind and metadata of this object.
+    /// Returns the object `other` with the version, kind and metadata of this object, as the result of an update.
     #[must_use]
     pub fn updated_to(&self, other: Self) -> Self {
         let mut fields = Map::new();
@@ -107,12 +108,12 @@ impl BcsObject {
         Self(fields)
     }
 
-    /// Returns the object as JSON for a store.
+    /// Returns the object as JSON text, as a store of entries contains it.
     pub fn to_text(&self) -> String {
         format!("{:#}\n", Json::Object(self.ordered_fields()))
     }
 
-    /// Returns the object as the BCS driver does, including unset fields.
+    /// Returns the object as the BCS driver returns it: fields that are not set have Go's empty values.
     pub fn with_unset_fields(&self) -> Json {
         DEFINITION.with_unset_fields(Json::Object(self.ordered_fields()))
     }
@@ -152,12 +153,14 @@ impl BcsObject {
 }
 
 impl StoredDefinition {
-    /// Returns the object of a BCS definition: the document, or a custom resource's `spec`; `None` for others.
+    /// Returns the object in a BCS definition: the document itself, or the `spec` of a custom resource. Returns `None`
+    /// for definitions of other systems.
     pub fn bcs_object(&self) -> Option<BcsObject> {
         self.read_bcs(object)
     }
 
-    /// Returns the text to apply in order to replace the object in this BCS definition; `None` for other definitions.
+    /// Returns the text to apply in order to replace the object in this BCS definition with `object`; `None` for
+    /// definitions of other systems.
     pub fn with_bcs_object(&self, object: &BcsObject) -> Option<String> {
         self.read_bcs(|document| {
             if !is_resource(document) {

@@ -1,4 +1,5 @@
-//! The fields of a BCS definition: `AdmissionWebhookConfiguration` in bcs-common, and this program's own fields.
+//! The fields of a BCS definition, which are those of `AdmissionWebhookConfiguration` in bcs-common, and a few that
+//! Admittance adds.
 
 use serde_json::{Map, Value as Json};
 
@@ -18,7 +19,7 @@ pub(super) struct Field {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UnsetValue {
-    /// The field is omitted. An empty value counts as unset too.
+    /// The driver omits the field if it is unset or has an empty value.
     Omitted,
     Null,
     Empty,
@@ -58,7 +59,7 @@ const HOOK: Shape = Shape::Object(&[
     field("failurePolicy", UnsetValue::Empty, Shape::Any),
     field("clientConfig", UnsetValue::Null, CLIENT),
     field("namespaceSelector", UnsetValue::Null, SELECTOR),
-    // The BCS driver lacks these fields.
+    // The next fields are additions of this program, which the BCS driver does not have.
     field("plugin", UnsetValue::Omitted, Shape::Any),
     field("candidate", UnsetValue::Omitted, Shape::Any),
     field("timeout", UnsetValue::Omitted, Shape::Any),
@@ -80,8 +81,8 @@ const SELECTOR: Shape = Shape::Object(&[
 ]);
 
 impl Shape {
-    /// Gives the value's keys their documented spelling and order. Unknown keys, and the second of two spellings of one
-    /// key, stay unchanged at the end. Known fields that are null are dropped.
+    /// Gives the keys of a value BCS's documented spelling and order. Unknown keys are moved to the end unchanged. If
+    /// two spellings of one key are present, the second counts as unknown. Known fields that are null are dropped.
     pub(super) fn normalize_keys(&self, value: Json) -> Json {
         match (self, value) {
             (Self::Object(fields), Json::Object(members)) => {
@@ -109,8 +110,8 @@ impl Shape {
         }
     }
 
-    /// Adds unset fields to a value with [normalized keys](Self::normalize_keys) and drops unknown ones, as the driver
-    /// does.
+    /// Adds the unset fields to a value and drops its unknown fields, as the BCS driver does. The keys of the value
+    /// must be [normalized](Self::normalize_keys).
     pub(super) fn with_unset_fields(&self, value: Json) -> Json {
         match (self, value) {
             (Self::Object(fields), Json::Object(mut members)) => {
@@ -136,7 +137,7 @@ impl Shape {
 }
 
 impl Field {
-    /// Returns the object's key for this field: the documented spelling, or else another one.
+    /// Returns the key with which an object spells this field. The documented spelling is preferred to others.
     fn key(&self, members: &Map<String, Json>) -> Option<String> {
         if members.contains_key(self.name) {
             return Some(self.name.to_owned());

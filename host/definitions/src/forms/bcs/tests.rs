@@ -4,20 +4,21 @@ use serde_json::{Map, Value};
 use super::*;
 use crate::{PluginDefinition, certificates, load_text};
 
-/// The request body with which BCS's API documents create a definition. Its CA bundles are not base64.
+/// The body of the request that creates a definition, from the API documentation of BCS. Its CA bundles are not base64.
 const DOCUMENTED: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"webhook-test","namespace":"defaultGroup"},
  "resourcesRef":{"operation":"Create","kind":"Application"},
  "admissionWebhooks":[
   {"name":"container-sidecar","failurePolicy":"Ignore","clientConfig":{"caBundle":"xxxxxxxxx","namespace":"sidecar-webhook-namespace","name":"sidecar-webhook-service"}},
   {"name":"container-images","failurePolicy":"Fail","clientConfig":{"caBundle":"xxxxxxxxx","namespace":"image-webhook-namespace","name":"image-webhook-service"}}]}"#;
 
-/// The definition in a response, as BCS's API documents show it. Older drivers return Go's field names.
+/// The definition in the response of an older BCS driver, from the API documentation of BCS. It has Go's names of
+/// fields.
 const PRINTED: &str = r#"{"ResourcesRef":{"Kind":"Application","Operation":"Create"},"admissionWebhooks":[
  {"ClientConfig":{"CaBundle":"xxxxxxxxx","Name":"sidecar-webhook-service","Namespace":"sidecar-webhook-namespace"},"FailurePolicy":"Ignore","Name":"container-sidecar"},
  {"ClientConfig":{"CaBundle":"xxxxxxxxx","Name":"image-webhook-service","Namespace":"image-webhook-namespace"},"FailurePolicy":"Fail","Name":"container-images"}],
  "apiVersion":"v4","kind":"admissionwebhook","metadata":{"creationTimestamp":"0001-01-01T00:00:00Z","name":"webhook-test","namespace":"defaultGroup"}}"#;
 
-/// The response of newer drivers, which includes unset fields.
+/// The definition in the response of a newer BCS driver, which includes unset fields.
 const PRINTED_WHOLE: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook",
  "metadata":{"name":"webhook-test","namespace":"defaultGroup","creationTimestamp":"2020-01-01T00:00:00Z","labels":{"a":"b"},"annotations":null,"clusterName":""},
  "resourcesRef":{"operation":"Create","kind":"Application"},
@@ -25,7 +26,7 @@ const PRINTED_WHOLE: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook",
   {"name":"container-sidecar","failurePolicy":"Ignore","clientConfig":{"url":"","caBundle":"xxxxxxxxx","namespace":"sidecar-webhook-namespace","name":"sidecar-webhook-service","path":"","port":0},"namespaceSelector":null},
   {"name":"container-images","failurePolicy":"Fail","clientConfig":{"url":"","caBundle":"xxxxxxxxx","namespace":"image-webhook-namespace","name":"image-webhook-service","path":"/","port":443}}]}"#;
 
-/// Returns the documented definition as a custom resource.
+/// Returns the definition from BCS's API documentation as a custom resource.
 fn custom_resource() -> String {
     format!(
         r#"{{"apiVersion":"bkbcs.tencent.com/v2","kind":"AdmissionWebhookConfiguration","metadata":{{"name":"webhook-test","namespace":"bkbcs","uid":"u"}},"status":{{}},"spec":
@@ -68,7 +69,7 @@ fn stage(
 
 #[test]
 fn bcs_documents_are_read_with_their_positions() {
-    // (text, line and column of the chain, lines and columns of its stages)
+    // (text, line and column of the chain, line and column of each stage)
     let custom_resource = custom_resource();
     let table = [
         (DOCUMENTED, [(4, 3), (5, 3)]),
@@ -122,7 +123,7 @@ fn invalid_ca_bundles_in_the_documented_bcs_body_are_reported() {
     );
 }
 
-/// The page docs/bcs-migration.md quotes the messages for mistakes in BCS's own examples.
+/// The page docs/bcs-migration.md quotes the messages for the mistakes in BCS's own examples.
 #[test]
 fn mistakes_in_bcs_examples_are_reported_as_the_docs_quote_them() {
     const PAGE: &str = include_str!("../../../../../docs/bcs-migration.md");
@@ -173,7 +174,7 @@ fn mistakes_in_bcs_examples_are_reported_as_the_docs_quote_them() {
     assert_eq!(whole, found, "the example as a whole");
 }
 
-/// Replaces the values of these members in each object, at any depth, that has all of them.
+/// In each object, at any depth, that has all of these members, replaces their values.
 fn put(value: &mut Value, members: &Map<String, Value>) {
     match value {
         Value::Object(object) if members.keys().all(|key| object.contains_key(key)) => {
@@ -185,7 +186,7 @@ fn put(value: &mut Value, members: &Map<String, Value>) {
     }
 }
 
-/// Reads a definition with this hook on line 6.
+/// Reads a definition whose line 6 is this hook.
 fn read(hook: &str) -> Result<Vec<ChainDefinition>, String> {
     let text = format!(
         "apiVersion: v4\nkind: admissionwebhook\nmetadata: {{ namespace: d, name: w }}\n\
@@ -199,7 +200,7 @@ const URL: &str = "clientConfig: { url: 'https://h.example' }";
 
 #[test]
 fn a_bcs_hook_is_read_with_its_defaults() {
-    // (fields after the name, summary of the hook)
+    // (fields of a hook after its name, summary of the resulting stage)
     let table = [
         (
             "clientConfig: { url: 'http://h.example/a' }",
@@ -361,7 +362,7 @@ fn mistakes_outside_the_hooks_are_reported_with_their_locations() {
         ),
     ];
     for (text, expected) in table {
-        // Each field is on its own line, so that the line of a mistake identifies the field.
+        // Each field gets its own line, so that the line of a mistake tells the field.
         let fields = text
             .trim_start_matches('{')
             .strip_suffix('}')
@@ -376,7 +377,7 @@ fn mistakes_outside_the_hooks_are_reported_with_their_locations() {
 #[test]
 fn a_definition_without_hooks_is_a_chain_without_stages() {
     let text = "kind: AdmissionWebhook\nmetadata: {name: a, namespace: b}\nresourcesRef: {operation: Create, kind: DAEMONSET}\nadmissionWebhooks: []\n";
-    // Go writes an empty list as null.
+    // Go writes an empty list as null, so both are tested.
     for text in [text, &text.replace("[]", "null")] {
         let chains = load_text("f", text).unwrap();
         assert_eq!(chains[0].stages, []);

@@ -58,7 +58,7 @@ fn a_body_that_is_not_an_admissionwebhook_is_refused() {
     );
 }
 
-/// A body with keys in spellings that people and old drivers use.
+/// The body of a request, with keys in various spellings, as people and old drivers write them.
 const WRITTEN: &str = r#"{"KIND":"admissionwebhook","Metadata":{"namespace":"n","NAME":"w","labels":{"App":"a"},"annotations":{}},
  "AdmissionWebhooks":[
   {"ClientConfig":{"Url":"https://h","CaBundle":"eA=="},"Name":"a","namespaceSelector":{"Operator":"In","Values":["x"]}},
@@ -141,10 +141,10 @@ fn a_bcs_object_is_returned_with_its_unset_fields() {
             },
         ],
     });
-    // (object, object as the driver returns it)
+    // (body of a request, object that the driver returns for it)
     for (object, expected) in [
         (WRITTEN, &whole),
-        // An object that the driver returned stays the same if it is sent back.
+        // If the returned object is sent again, the driver returns it unchanged.
         (whole.to_string().as_str(), &whole),
         (
             r#"{"kind":"admissionwebhook"}"#,
@@ -156,7 +156,7 @@ fn a_bcs_object_is_returned_with_its_unset_fields() {
                 "admissionWebhooks": null,
             }),
         ),
-        // Values of a wrong type are returned unchanged.
+        // A value of a wrong type is returned unchanged.
         (
             r#"{"kind":"admissionwebhook","metadata":1,"admissionWebhooks":[2,null],"resourcesRef":[]}"#,
             &json!({
@@ -169,14 +169,14 @@ fn a_bcs_object_is_returned_with_its_unset_fields() {
         ),
     ] {
         let printed = parse(object).unwrap().with_unset_fields();
-        // The texts are compared, because the order of fields matters.
+        // The objects are compared as text, because the order of their fields matters.
         assert_eq!(printed.to_string(), expected.to_string(), "{object}");
     }
 }
 
 #[test]
 fn storing_a_body_does_not_hide_its_mistakes() {
-    // (part of a definition, path of its mistake)
+    // (wrong part of a definition, path of the expected mistake)
     for (part, path) in [
         (r#""other":null"#, "other"),
         (r#""Kind":"admissionwebhook""#, "Kind"),
@@ -228,7 +228,7 @@ fn storing_a_body_does_not_hide_its_mistakes() {
 
 #[test]
 fn the_namespace_comes_from_the_path_if_the_body_has_none() {
-    // (metadata, namespace in the path, resulting namespace)
+    // (`metadata` in the body, namespace in the request path, namespace of the resulting object)
     for (metadata, path, expected) in [
         (r#"{"name":"w","namespace":"n"}"#, "p", "n"),
         (r#"{"name":"w","namespace":""}"#, "p", "p"),
@@ -261,7 +261,7 @@ fn an_updated_bcs_object_keeps_its_metadata() {
         },
         "resourcesRef": {"operation": "Update", "kind": "Deployment"},
         "admissionWebhooks": [],
-        // The mistake is reported when the object is read as a definition.
+        // Unknown fields are kept. They are reported when the object is read as a definition.
         "unknown": 1,
     });
     assert_eq!(updated.to_text(), format!("{expected:#}\n"));
@@ -281,7 +281,7 @@ fn the_bcs_object_of_a_definition_can_be_returned_and_replaced() {
     };
     let content = "resourcesRef: { operation: Create, kind: Application }\nadmissionWebhooks: []\n";
     let inside = content.replace("adm", "  adm");
-    // (text, returned object, replacement)
+    // (text of a definition, BCS object in it, result of replacing the object)
     for (text, expected, replacement) in [
         (
             format!("# Mine.\nkind: AdmissionWebhook\nmetadata: {{ namespace: 'n', name: w }}\n{content}"),
