@@ -21,7 +21,6 @@ impl Key {
     }
 }
 
-/// The cached objects of one kind. It lives as long as the watch that fills it.
 #[derive(Debug)]
 pub(crate) struct Cache<V>(RwLock<CachedObjects<V>>);
 

@@ -90,11 +90,9 @@ const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
 const SERVICE_ACCOUNT: &str = "the service account of this pod";
 
 impl ClusterConfig {
-    /// Reads the settings and credentials, and returns a connection, which is opened by the first request.
     pub(crate) async fn connection(&self) -> Result<Connection, ConfigError> {
         // rustls panics if the program contains two crypto providers and has installed neither as the default.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // This fails only if another thread has just installed a provider, which serves as well.
             let _ =
                 rustls::crypto::CryptoProvider::install_default((*admittance_net::tls::provider()).clone());
         }

@@ -128,7 +128,6 @@ pub(crate) async fn ensure_namespace(connection: &Connection, name: &str) -> Res
     })
 }
 
-/// Creates this namespace unless it exists.
 pub(crate) async fn create_namespace(
     connection: &Connection,
     name: &str,

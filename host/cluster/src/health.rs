@@ -102,7 +102,6 @@ impl Health {
         &self.name
     }
 
-    /// Sets the state, and returns whether it changed.
     fn enter(&self, state: WatchState, last_error: Option<String>) -> bool {
         let mut now = self.now.lock();
         let changes = now.state != state;
@@ -225,7 +224,6 @@ impl Health {
         }
     }
 
-    /// Pretends that the cache was current for the last time before this duration.
     #[cfg(test)]
     fn age(&self, age: Duration) {
         let mut now = self.now.lock();

@@ -50,7 +50,6 @@ struct Kind {
     view: View<Stored>,
 }
 
-/// What the API server says about a kind that it serves, found by discovery.
 #[derive(Clone, Debug)]
 struct Served {
     resource: ApiResource,

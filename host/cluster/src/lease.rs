@@ -96,7 +96,6 @@ pub struct Election {
     lease: Mutex<Option<ObservedLease>>,
 }
 
-/// The Lease of the election, and the time at which this program first saw its current version.
 #[derive(Debug)]
 struct ObservedLease {
     lease: Lease,

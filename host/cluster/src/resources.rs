@@ -397,7 +397,6 @@ impl Resources {
 }
 
 impl ResourceError {
-    /// Converts an error; `needed` is the permission that the account needs.
     pub(crate) fn from_request_error(failure: RequestError, needed: &str) -> Self {
         let message = failure.advice(needed);
         match failure {

@@ -11,7 +11,6 @@ const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 const MASTERS: &str = "system:masters";
 
-/// Roles, and the bindings that give them to users, from the manifests of a test.
 #[derive(Debug, Default)]
 pub(crate) struct Roles {
     rules: Vec<(Name, Vec<PolicyRule>)>,

@@ -66,7 +66,6 @@ impl Pace {
         }
     }
 
-    /// Resets the pause to the shortest, because the watch has worked.
     fn reset(&mut self) {
         self.waits.reset();
         self.has_expired = false;
@@ -101,7 +100,6 @@ impl Pace {
     }
 }
 
-/// Which objects of a kind are watched.
 #[derive(Clone, Debug)]
 pub(crate) enum Selection {
     All,

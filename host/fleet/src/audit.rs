@@ -1,4 +1,5 @@
-//! Audits objects that are already in the cluster: evaluates the chains for them.
+//! Audits objects that are in the cluster already: evaluates the chains for each object, and reports what they would
+//! refuse or change.
 
 mod auditor;
 mod client;

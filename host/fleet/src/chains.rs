@@ -44,7 +44,7 @@ pub const RESOURCES: [&str; 3] = [CHAIN.plural, NAMESPACED_CHAIN.plural, EXCEPTI
 
 pub(crate) const SCHEME: &str = "kubernetes";
 
-/// The fields of `metadata` that belong to the definition; the API server writes all others.
+/// The fields of a resource's `metadata` that belong to the definition. All other fields are written by the API server.
 const OWN_METADATA: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 
 /// The annotation in which kubectl keeps the last applied definition.
@@ -63,16 +63,17 @@ pub struct ChainStore(pub(crate) Arc<[StoredKind]>);
 pub(crate) struct StoredKind {
     pub(crate) kind: ResourceKind,
     pub(crate) resources: Resources,
-    /// Whether the API server may lack the kind, because an earlier version of this program did not install it.
+    /// Whether the API server may lack this kind of resources, because the program was installed in a version that did
+    /// not have it.
     is_optional: bool,
-    /// Whether the API server has served the kind before. If so, its absence is an error.
+    /// Whether the API server has served this kind of resources before. If so, its absence is an error.
     is_known: AtomicBool,
-    /// The value of [`Resources::changes`] when the last read of the kind began.
+    /// The number that [`Resources::changes`] returned before this kind of resources was last read.
     seen: AtomicU64,
 }
 
 impl StoredKind {
-    /// Lists all resources of the kind. The list is empty if the kind is optional and the API server lacks it.
+    /// Lists all resources of this kind. The list is empty if the kind is optional and the API server lacks it.
     pub(crate) async fn list(&self) -> Result<Vec<Resource>, ResourceError> {
         self.absent_or(self.resources.list().await)
     }
@@ -102,8 +103,8 @@ impl StoredKind {
 
     async fn changed(&self) {
         if self.is_absent() {
-            // The kind is missing, so there is nothing to compare. The watch looks for it every minute, which is often
-            // enough to notice its installation.
+            // The kind is missing, so there are no resources to compare. The watch looks for the kind every minute,
+            // which is often enough.
             let seen = self.seen.load(Ordering::Relaxed);
             self.resources.changed_since(seen).await;
         } else {
@@ -132,7 +133,8 @@ impl ChainStore {
         )
     }
 
-    /// Returns the definition in `object` as the store would read it; `None` if `object` is of another kind.
+    /// Returns the definition that the store would read if `object` were stored; `None` if `object` is not of a kind in
+    /// this store.
     pub fn definition_of(&self, object: &Object) -> Option<DefinitionFile> {
         let object = object.value().as_object()?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -151,7 +153,7 @@ impl ChainStore {
         (version == kind.api_version()).then(|| file_of(kind, &resource))
     }
 
-    /// Returns a future that completes when a resource changes after this call.
+    /// Returns a future that completes when a chain or an exception in the cluster changes after this call.
     pub(crate) fn next_change(&self) -> impl Future<Output = ()> {
         next_change(self.0.iter().map(|kind| &kind.resources))
     }
@@ -272,7 +274,8 @@ impl DefinitionStore for ChainStore {
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let mut files = Vec::new();
-        // All kinds are read even if one fails, because `changed` compares each kind with its last read.
+        // All kinds are read even if one cannot be read, because `changed` compares each kind with what was last read
+        // of it.
         for (kind, read) in self
             .0
             .iter()
@@ -319,7 +322,7 @@ pub(crate) fn entry(place: &str, api_version: &str, kind: &str, resource: &Resou
     DefinitionFile::entry(path_of(place, &id.name), text, id)
 }
 
-/// Returns the resource without the fields that the API server adds.
+/// Returns the definition in a resource: the resource without the fields that the API server adds.
 pub(crate) fn definition(api_version: &str, kind: &str, resource: &Resource) -> Value {
     let mut definition = Map::new();
     definition.insert("apiVersion".to_owned(), api_version.into());
@@ -338,7 +341,6 @@ pub(crate) fn definition(api_version: &str, kind: &str, resource: &Resource) -> 
         );
     }
     definition.insert("metadata".to_owned(), own.into());
-    // The reader of the definition reports a missing `spec`.
     let spec = resource.object.get("spec").cloned();
     definition.extend(spec.map(|spec| ("spec".to_owned(), spec)));
     definition.into()

@@ -1,4 +1,4 @@
-//! The election of a leader among the replicas, and the leader's tasks: statuses, webhook configurations and audits.
+//! Elects a leader among the replicas, and runs the leader's tasks: statuses, webhook configurations and audits.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -23,12 +23,13 @@ use crate::{
 
 /// The time for which changes are collected before they are processed together.
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
-/// The pause before the first retry. Later pauses grow up to `LAST_RETRY`.
+/// The pause before the first retry of a failed task. The pause grows with each further failure, up to `LAST_RETRY`.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 pub(crate) const LAST_RETRY: Duration = Duration::from_secs(60);
-/// The interval at which the counts of calls in statuses are updated; each count covers the last 5 to 10 minutes.
+/// The interval at which a status gets new counts of calls. Each count covers the last 5 to 10 minutes.
 const COUNTS: Duration = Duration::from_secs(600);
-/// The interval at which a replica checks whether there is a leader. It also checks when its own role changes.
+/// The interval at which a replica checks whether there is a leader. It checks at once when it becomes or ceases to be
+/// the leader itself.
 const LEADER_CHECK: Duration = Duration::from_secs(1);
 /// The maximum number of concurrent status writes.
 const WRITES: usize = 8;
@@ -44,15 +45,14 @@ pub struct Leader {
     events: Events,
 }
 
-/// The state of this replica that one pass over all resources writes to the resources' statuses.
+/// What the leader writes to the statuses when it goes through all resources once.
 pub(crate) struct StatusPass {
     pub(crate) status: Status,
-    /// Whether a status is written even if only its counts of calls have changed.
+    /// Whether a status is written if nothing but its counts of calls has changed.
     pub(crate) writes_counts: bool,
     pub(crate) rollouts: Vec<RolloutProgress>,
 }
 
-/// A status to write, and the event to publish after the write.
 struct StatusWrite {
     resources: Resources,
     id: String,
@@ -63,7 +63,8 @@ struct StatusWrite {
 }
 
 impl Leader {
-    /// Creates the leader's tasks, for the election with this Lease; `None` if no task is configured.
+    /// Creates the leader's tasks, and a candidate in the election with this Lease. Returns `None` if no task is
+    /// configured.
     pub fn new(
         cluster: &Cluster,
         chains: Option<ChainStore>,
@@ -99,7 +100,8 @@ impl Leader {
         self.election.status()
     }
 
-    /// Returns the replicas that take part in this election. They switch to a new table at the same time.
+    /// Returns the replicas that take part in this election. All of them switch to a new table of chains at the same
+    /// time.
     pub fn replicas(&self) -> Replicas {
         Replicas::new(Leases::new(self.election.clone()))
     }
@@ -120,12 +122,13 @@ impl Leader {
             None => std::future::pending().await,
         };
         let audits = async || match &self.audits {
-            // The compiler limits the depth of nested future types.
+            // The box keeps the type of the surrounding future small, because the compiler limits the depth of nested
+            // types.
             Some(audits) => Box::pin(audits.keep(host)).await,
             None => std::future::pending().await,
         };
         loop {
-            // `self` keeps the sender, so waiting cannot fail.
+            // Waiting cannot fail, because `self` owns the sender.
             let _ = is_leader.wait_for(|is_leader| *is_leader).await;
             tokio::select! {
                 ((), (), ()) = async { tokio::join!(statuses(), webhooks(), audits()) } => {}
@@ -134,8 +137,9 @@ impl Leader {
         }
     }
 
-    /// Lets only the leader begin the steps of rollouts. Reads the progress that the leader has written to the statuses
-    /// of chains. Never returns. Replicas that share a table also report the progress to each other directly.
+    /// Lets only the leader begin the steps of rollouts. Reads the progress of rollouts that the leader writes to the
+    /// statuses of chains. Never returns. Replicas that agree on a table through Leases also exchange the progress
+    /// there.
     async fn follow_rollouts(&self, host: &Host) {
         let followed = async {
             if let Some(chains) = &self.chains {
@@ -145,8 +149,8 @@ impl Leader {
         let led = async {
             let mut is_leader = self.election.is_leader();
             while self.chains.is_some() {
-                // Without a known leader, for instance if the account may not elect one, each replica begins steps
-                // itself.
+                // If no other replica is known to be the leader, for instance because the account may not hold an
+                // election, this replica begins the steps of rollouts itself.
                 host.set_rollouts_led(self.election.status().is_another());
                 tokio::select! {
                     _ = is_leader.changed() => {}
@@ -157,7 +161,6 @@ impl Leader {
         tokio::join!(followed, led);
     }
 
-    /// Keeps the statuses up to date. Never returns.
     async fn write_statuses(&self, chains: &ChainStore, host: &Host) {
         let mut changes = host.changes();
         let mut problems = HashMap::new();
@@ -212,7 +215,7 @@ impl Leader {
                 return false;
             }
         };
-        // The progress that an earlier leader wrote must be read before the write replaces it.
+        // The progress of rollouts that an earlier leader wrote must be read first, because this pass overwrites it.
         host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
             .await;
         pass.rollouts = host.rollouts();
@@ -222,7 +225,7 @@ impl Leader {
         let written: Vec<_> = stream::iter(writes).buffer_unordered(WRITES).collect().await;
         let mut is_done = true;
         for (id, result) in written {
-            // If the resource was deleted, nothing is left to write, and the watch reports the deletion.
+            // If the resource was deleted in the meantime, there is no status to write any more.
             let error = match result {
                 Ok(()) | Err(ResourceError::NotFound(_)) => None,
                 Err(error) => Some(error.to_string()),
@@ -243,7 +246,6 @@ impl Leader {
     }
 }
 
-/// Reads the progress of rollouts that the leader has written to the statuses of chains. Never returns.
 async fn follow_statuses(chains: &ChainStore, host: &Host) {
     let mut changes = host.changes();
     loop {
@@ -253,7 +255,7 @@ async fn follow_statuses(chains: &ChainStore, host: &Host) {
             if host.rollouts().is_empty() {
                 break;
             }
-            // An error is ignored: another task reports it, and the read is repeated at the next change.
+            // An error is ignored, because another task reports it, and the next change leads to another attempt.
             if let Ok(resources) = kind.list().await {
                 host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
                     .await;
@@ -267,7 +269,8 @@ async fn follow_statuses(chains: &ChainStore, host: &Host) {
     }
 }
 
-/// Writes a status, and then publishes its event. Returns the kind and name of the resource, and the write's result.
+/// Writes a status, and then publishes the event about it. Returns the kind and name of the resource, and the result of
+/// writing the status.
 async fn write_status(write: StatusWrite, events: Events) -> (String, Result<(), ResourceError>) {
     let StatusWrite {
         resources,
@@ -278,7 +281,8 @@ async fn write_status(write: StatusWrite, events: Events) -> (String, Result<(),
         event,
     } = write;
     let written = resources.apply_status(&namespace, &name, &status).await;
-    // A failed event is not retried: the status is already stored, so there is no further change to report.
+    // If the event cannot be published, it is lost: a later pass finds the status unchanged, so there is nothing to
+    // report then.
     if let Some(event) = event.filter(|_| written.is_ok())
         && let Err(error) = events.publish(event).await
     {
@@ -320,7 +324,7 @@ fn new_statuses(
         .collect()
 }
 
-/// Waits for this pause before a retry. Never completes if there is no pause, because no retry is due then.
+/// Waits for the pause before a retry. If there is none, no retry is due, so this never completes.
 pub(crate) async fn after(retry: Option<Duration>) {
     match retry {
         Some(pause) => sleep(pause).await,

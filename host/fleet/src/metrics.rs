@@ -37,7 +37,8 @@ pub(crate) fn statuses_begin_at_zero() {
     }
 }
 
-/// Initializes the counters of writes to zero, for webhook configurations and for the Secret with the certificate.
+/// Initializes the counters of writes to zero, for each kind of webhook configuration and for the Secret with the
+/// certificate.
 pub(crate) fn configurations_begin_at_zero(kinds: impl IntoIterator<Item = &'static str>) {
     for kind in kinds {
         for result in RESULTS {
@@ -66,7 +67,7 @@ pub(crate) fn audit_ended(is_complete: bool, seconds: f64) {
 pub(crate) fn audited(verdicts: &BTreeMap<Verdict, u64>) {
     for verdict in Verdict::ALL {
         let count = verdicts.get(&verdict).copied().unwrap_or_default();
-        // An `f64` counts exactly up to 2^53, more than a cluster has objects.
+        // An `f64` counts exactly up to 2^53, and a cluster has fewer objects.
         gauge!(AUDITED_OBJECTS, "verdict" => verdict.as_str()).set(count as f64);
     }
 }

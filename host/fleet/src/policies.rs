@@ -1,4 +1,4 @@
-//! Reads policies of other systems from a Kubernetes cluster.
+//! Reads policies that were written for other systems, such as Kyverno, from a Kubernetes cluster.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,11 +16,13 @@ use tokio::time::sleep;
 
 use crate::chains::{SCHEME, entry};
 
-/// The interval at which kinds are discovered. It is short because each new template of Gatekeeper adds a kind.
+/// The interval at which the kinds of policies are discovered. It is short because each new template of Gatekeeper
+/// defines a kind.
 const DISCOVERY: Duration = Duration::from_secs(5);
 /// The interval of discovery while the API server does not answer.
 const RETRY: Duration = Duration::from_secs(1);
-/// The time after which policies of a missing kind are dropped. An API server that just started may not list all kinds.
+/// The pause before a missing kind is looked for again. Its policies are dropped only if it is then missing too,
+/// because an API server that just started may not list all kinds.
 const CONFIRM: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,9 +43,9 @@ keywords!(PolicySystem, "system": Kubernetes = "Kubernetes", Gatekeeper = "Gatek
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyGroup {
     pub name: &'static str,
-    /// The supported versions, the preferred one first.
+    /// The versions of the API group that this program can read, the preferred one first.
     versions: &'static [&'static str],
-    /// The plurals of the supported kinds; `*` for all kinds of the group.
+    /// The plurals of the kinds that this program can read; `*` for all kinds of the group.
     pub resources: &'static [&'static str],
 }
 
@@ -66,7 +68,7 @@ impl PolicySystem {
                     versions: &["v1", "v1beta1", "v1alpha1"],
                     resources: &["constrainttemplates"],
                 },
-                // Each template defines the kind of its constraints, so all kinds of this group are read.
+                // In this group, each template of Gatekeeper defines a kind of constraints, so all kinds are read.
                 PolicyGroup {
                     name: "constraints.gatekeeper.sh",
                     versions: &["v1beta1"],
@@ -130,7 +132,7 @@ pub struct PolicyStore {
 
 #[derive(Debug, Default)]
 struct WatchedKinds {
-    /// The kinds that the API server listed last; `None` if the last request failed.
+    /// The kinds of policies that the API server served at the last request; `None` if the request failed.
     served: Option<Vec<ServedKind>>,
     watched: Arc<[Watched]>,
 }
@@ -161,7 +163,7 @@ impl PolicyStore {
         Ok(try_join_all(found).await?.concat())
     }
 
-    /// Discovers the kinds of the policies, and starts to watch new kinds.
+    /// Discovers the kinds of policies that the API server serves, and starts to watch the new ones.
     async fn watched(&self) -> Result<Arc<[Watched]>, ResourceError> {
         let before = self.state.lock().watched.clone();
         let has_lost = |served: &Result<Vec<ServedKind>, _>| {
@@ -215,7 +217,8 @@ impl DefinitionStore for PolicyStore {
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let watched = self.watched().await.map_err(|error| self.error(&error))?;
         let mut files = Vec::new();
-        // All kinds are read even if one fails, because `changed` compares each kind with its last read.
+        // All kinds are read even if one cannot be read, because `changed` compares each kind with what was last read
+        // of it.
         let reads = join_all(watched.iter().map(|watched| watched.resources.read())).await;
         for (watched, read) in watched.iter().zip(reads) {
             let resources = read.map_err(|error| self.error(&error))?;

@@ -27,19 +27,21 @@ pub const IGNORE_LABEL: &str = "admittance.dev/ignore";
 const SYSTEM_NAMESPACE: &str = "kube-system";
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// The settings of webhook configurations: how the API server calls this program.
+/// The settings from which the webhook configurations are built: how the API server reaches this program, and which
+/// requests it sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
-    /// The name of the Service and of the webhook configurations.
+    /// The name of this program's Service and of its webhook configurations.
     pub name: String,
     pub namespace: String,
-    /// Whether each chain has its own webhook. Otherwise, all chains of a phase share a webhook.
+    /// Whether each chain gets its own webhook. If not, all chains of a phase share a webhook.
     pub per_chain: bool,
-    /// The timeout in seconds. `None` derives it from the stages.
+    /// The timeout of the webhooks in seconds. `None` derives it from the stages.
     pub timeout: Option<u8>,
-    /// The failure policy. `None` derives it from the stages.
+    /// The failure policy of the webhooks. `None` derives it from the stages.
     pub failure_policy: Option<FailurePolicy>,
-    /// The excluded namespaces, in addition to the cluster's system namespaces and the namespace of this program.
+    /// Namespaces that are excluded from the webhooks, in addition to the cluster's system namespaces and the namespace
+    /// of this program.
     pub excluded_namespaces: Vec<String>,
     pub includes_kube_system: bool,
     /// Whether the API server supports match conditions.
@@ -61,12 +63,12 @@ impl Default for Registration {
     }
 }
 
-/// The properties of a chain that determine its webhook.
+/// The properties of a chain that determine the webhook for it.
 #[derive(Debug)]
 pub struct RegisteredChain<'a> {
     name: &'a str,
     phase: Phase,
-    /// The namespace to which the chain is limited; `None` for all namespaces.
+    /// The namespace to which the chain is limited; `None` if it applies to all namespaces.
     namespace: Option<&'a str>,
     rules: &'a [Rule],
     stages: Vec<&'a StageSpec>,
@@ -123,7 +125,7 @@ impl RegisteredChain<'_> {
     }
 }
 
-/// The phases, each with the kind of its webhook configuration.
+/// The phases of admission, each with the kind of its webhook configuration.
 pub(crate) const PHASES: [(Phase, &str); 2] = [
     (Phase::Mutating, "MutatingWebhookConfiguration"),
     (Phase::Validating, "ValidatingWebhookConfiguration"),
@@ -144,7 +146,7 @@ pub fn configurations(registration: &Registration, webhooks: &[RegisteredWebhook
     PHASES.into_iter().filter_map(of_phase).collect()
 }
 
-/// Returns the webhooks of a phase as a webhook configuration lists them.
+/// Returns the webhooks of a phase in the form in which a webhook configuration lists them.
 pub(crate) fn documents(
     registration: &Registration,
     webhooks: &[RegisteredWebhook],
@@ -159,8 +161,8 @@ pub(crate) fn documents(
 
 pub const DEFINITIONS_PATH: &str = "/definitions";
 
-/// Returns the webhook configuration that checks definitions before they are stored as resources. An installation needs
-/// this configuration if the leader does not manage the webhook configurations.
+/// Returns the webhook configuration that checks definitions before they are stored as resources. It must be installed
+/// separately if the leader does not manage the webhook configurations.
 pub fn of_definitions(registration: &Registration, ca: &str) -> Json {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -170,8 +172,8 @@ pub fn of_definitions(registration: &Registration, ca: &str) -> Json {
     })
 }
 
-/// Returns the webhook that checks definitions. The webhook must never block a repair: while no Pod answers,
-/// definitions are stored unchecked, and writes by the Pods themselves are not checked.
+/// Returns the webhook that checks definitions before they are stored. It must never prevent a repair: while no Pod
+/// answers, definitions are stored unchecked, and definitions that the Pods themselves write are not checked.
 pub(crate) fn check_of_definitions(registration: &Registration, ca: &str) -> Json {
     const SECONDS: u64 = 5;
     let Registration { name, namespace, .. } = registration;
@@ -227,7 +229,7 @@ pub fn excluded_namespaces(registration: &Registration) -> Vec<&str> {
     names
 }
 
-/// Returns the kinds of requests that at least one webhook excludes, by their names in messages, sorted.
+/// Returns the kinds of requests that at least one webhook excludes, named as in messages and sorted.
 pub fn excluded(webhooks: &[RegisteredWebhook]) -> Vec<&'static str> {
     let exclusions = webhooks.iter().flat_map(|webhook| &webhook.exclusions);
     let excluded: BTreeSet<_> = exclusions.map(|exclusion| exclusion.what).collect();

@@ -1,5 +1,5 @@
-//! Lets all replicas switch to a new table together. Each replica reports in its Lease which table it serves and which
-//! one it has prepared.
+//! Lets all replicas switch to a new table of chains together. Each replica reports in its Lease which table it serves
+//! and which one it has prepared.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,18 +13,19 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use tokio::{sync::watch, time::interval};
 
-/// The prefix of annotation names; the rest of the name is a field of the replica's report.
+/// The prefix of the annotations in which a replica reports. The rest of an annotation's name is a field of the report.
 const PREFIX: &str = "admittance.dev/";
-/// The annotation of the leader's Lease that names the table that all replicas should serve.
+/// The annotation of the leader's Lease that names the table of chains to which all replicas should switch.
 const TARGET: &str = "admittance.dev/target";
-/// The election times of a replica's Lease. Renewals are rare, because every replica watches the Leases of all others.
+/// The times after which a replica renews its own Lease, and after which that Lease expires. Renewals are rare, because
+/// every replica watches the Leases of all others.
 const TERMS: ElectionTimes = ElectionTimes {
     duration: Duration::from_secs(15),
     pause: Duration::from_secs(5),
 };
-/// The time after which the Lease of a stopped replica is deleted.
+/// The time without renewals after which the leader deletes the Lease of a stopped replica.
 const GONE: Duration = Duration::from_secs(600);
-/// The only field of a report that is JSON instead of text.
+/// The name of the only field of a replica's report that is JSON instead of text.
 const ROLLOUTS: &str = "rollouts";
 /// The interval at which the leader deletes the Leases of stopped replicas.
 const CLEANUP: Duration = Duration::from_secs(60);
@@ -137,7 +138,7 @@ fn target(annotations: &Annotations) -> Option<Digest> {
     annotations.get(TARGET)?.parse().ok()
 }
 
-/// Reads the report of a replica from its Lease; `None` for a Lease without a report.
+/// Reads the report of a replica from the annotations of its Lease. Returns `None` if they contain no report.
 fn replica(member: &LeaseMember) -> Option<Replica> {
     Some(Replica {
         name: member.name.clone(),

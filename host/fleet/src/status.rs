@@ -1,4 +1,4 @@
-//! The status of a definition's resource: whether the definition is valid, live and enforced, and why not.
+//! The status of a definition's resource: whether the definition is valid, live and enforced, and if not, why.
 
 mod conditions;
 
@@ -16,15 +16,16 @@ const MOST_MISTAKES: usize = 20;
 /// The maximum length of a message in a status, in bytes.
 const LONGEST_MESSAGE: usize = 1024;
 
-// The names of fields whose changes alone do not cause a status to be written again.
+// The next three constants name fields. If nothing else in a status has changed, the status is not written again.
 const REVISION: &str = "revision";
 const RECENT: &str = "recent";
 const LAST_TRANSITION: &str = "lastTransitionTime";
 
-/// The field with the progress of rollouts. A replica that starts without a history resumes from it.
+/// The field of a status with the progress of rollouts. A replica that starts without a history of its own resumes the
+/// rollouts from this field.
 const ROLLOUTS: &str = "rollouts";
 
-/// Returns the status to write to the resource; `None` if the resource already has it.
+/// Returns the status that must be written to the resource; `None` if the resource has that status already.
 pub(crate) fn new_status(
     kind: &ResourceKind,
     resource: &Resource,
@@ -70,7 +71,6 @@ pub(crate) fn new_status(
     (differs || has_news).then_some(status)
 }
 
-/// Reads the progress of rollouts from the status of a chain.
 pub(crate) fn rollouts(resource: &Resource) -> Vec<RolloutProgress> {
     let status = resource.object.get("status");
     let mut rollouts = status
@@ -80,7 +80,7 @@ pub(crate) fn rollouts(resource: &Resource) -> Vec<RolloutProgress> {
     rollouts
 }
 
-/// Returns the rollouts of a chain in the form in which its status holds them; `None` if the chain has none.
+/// Returns the rollouts of a chain as its status contains them; `None` if the chain has no rollout.
 fn rollouts_of(resource: &Resource, rollouts: &[RolloutProgress]) -> Option<Value> {
     let own: Vec<_> = rollouts
         .iter()
@@ -94,12 +94,11 @@ fn is_of(resource: &Resource, rollout: &RolloutProgress) -> bool {
     let name = definition_name(&resource.namespace, &resource.name);
     let address = rollout.stage.split_once(':').map(|(_, stage)| stage);
     let stage = address.and_then(|address| address.strip_prefix(&name)?.strip_prefix('/'));
-    // The text after the chain's name is the name of a stage, unless it contains a `/`. With a `/`, it begins with the
-    // name of another chain, and the name before it is a namespace.
+    // If the remaining text contains a `/`, the stage belongs to a chain in a namespace that is named like this chain.
     stage.is_some_and(|stage| !stage.contains('/'))
 }
 
-/// Counts this replica's calls of each stage in the last minutes; `None` without calls.
+/// Counts the calls of all stages of a chain by this replica in the last minutes; `None` if there were no calls.
 fn recent(chain: &ChainStatus, now: Moment) -> Option<Value> {
     let mut sum = [0; 3];
     let mut seconds = 0;
@@ -122,7 +121,8 @@ fn counts(status: &Value) -> [Option<&Value>; 3] {
     ["calls", "denied", "failed"].map(|count| recent.and_then(|recent| recent.get(count)))
 }
 
-/// Returns the event for a new status: the definition went live, it was refused, or a rollout ended.
+/// Returns the event that reports a new status: the definition went live, it was refused, or a rollout ended. `None` if
+/// none of these happened.
 pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) -> Option<Event> {
     let before = resource.object.get("status").unwrap_or(&Value::Null);
     let generation = |status: &Value| status.get("observedGeneration").cloned();
@@ -160,7 +160,8 @@ pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) ->
     })
 }
 
-/// Describes the end of a rollout: whether the event is a warning, and its reason, action and note.
+/// Describes the end of a rollout: whether the event about it is a warning, and the reason, action and note of the
+/// event.
 fn rolled_out(rollout: &RolloutProgress) -> Option<(bool, &'static str, &'static str, String)> {
     let RolloutProgress { stage, .. } = rollout;
     let reason = rollout.reason_and_replica().unwrap_or_default();
@@ -185,7 +186,6 @@ fn is_condition(status: &Value, kind: &str, holds: &str) -> bool {
     })
 }
 
-/// Finds the definition of this kind and name in the live table.
 fn live<'a>(kind: &ResourceKind, resource: &Resource, host: &'a Status) -> Option<Definition<'a>> {
     if *kind == EXCEPTION {
         let mut exceptions = host.exceptions.iter();
@@ -206,8 +206,8 @@ fn modules(stage: &StageStatus) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Returns the revision in which this version went live. It is kept from the last status, as each replica counts
-/// revisions on its own.
+/// Returns the revision in which the resource's version went live. If the last status has one for this version, it is
+/// kept, because each replica counts revisions on its own.
 fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
     let kept = before
         .get(REVISION)
@@ -215,7 +215,7 @@ fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
     kept.cloned().unwrap_or_else(|| host.revision.into())
 }
 
-/// Returns the status without the fields that depend on the time or on the replica.
+/// Returns the status without the fields that differ between two points in time or between two replicas.
 fn comparable(status: &Value) -> Value {
     let mut status = status.clone();
     let without = |value: &mut Value, field: &str| {

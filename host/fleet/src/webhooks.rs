@@ -1,4 +1,4 @@
-//! Updates the webhook configurations of the API server to match the live chains. Only the leader writes them.
+//! Updates the webhook configurations in the API server to match the live chains. Only the leader does so.
 
 mod certificate;
 mod configuration;
@@ -26,8 +26,8 @@ use crate::{
     registration::{check_of_definitions, documents},
 };
 
-/// The longest interval between two comparisons with the API server's webhook configurations. It is limited because
-/// certificates expire.
+/// The longest interval at which the webhook configurations are compared with those in the API server. Even if nothing
+/// changes, they must be compared, because certificates expire.
 const CHECK: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Debug)]
@@ -45,10 +45,10 @@ pub enum CertificateConfig {
 }
 
 impl CertificateConfig {
-    /// Returns the source for a certificate in files. `authorities` is the file with its CAs.
+    /// Returns the source of a certificate that is in files. `authorities` is the file with its CAs.
     pub fn of_file(authorities: &Path) -> Result<Self, TlsError> {
         let path = authorities.to_owned();
-        // Only certificates are published; a private key in the same file is skipped.
+        // Only the certificates in the file are published. If the file also contains a private key, the key is skipped.
         let load = move || tls::certificates(&path).map(|found| certificates::to_pem(&found));
         FileValue::load([authorities.to_owned()], load).map(Self::Files)
     }
@@ -58,7 +58,7 @@ impl CertificateConfig {
 pub struct OwnCertificate {
     /// The validity in days. The certificate is replaced when less than a third is left.
     pub days: u16,
-    /// The time between publishing the CA and using the certificate. Within this time, every API server reads the CA.
+    /// The time from publishing a new CA to using its certificate. Within this time, every API server learns of the CA.
     pub overlap: Duration,
 }
 
@@ -77,7 +77,7 @@ impl Default for OwnCertificate {
 pub struct WebhooksStatus {
     /// The name that both webhook configurations have.
     pub name: String,
-    /// Whether this replica manages the configurations now.
+    /// Whether this replica manages the webhook configurations now.
     pub is_keeper: bool,
     /// The time of this replica's last write of a configuration or of the certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ pub struct Webhooks(Arc<Inner>);
 struct Inner {
     cluster: Cluster,
     registration: Registration,
-    /// Whether definitions are stored as resources, so that a webhook checks them first.
+    /// Whether definitions are stored as resources of the cluster. If so, a webhook checks them before they are stored.
     checks_definitions: bool,
     /// The timeout of all chains of a request together.
     limit: Duration,
@@ -104,25 +104,23 @@ struct Inner {
     status: Mutex<WebhooksStatus>,
 }
 
-/// The CAs that the webhook configurations contain.
 #[derive(Debug)]
 enum Trust {
     Own(CertificateSecret),
     Files(FileValue<String>),
 }
 
-/// The state that the leader keeps between two comparisons.
 #[derive(Debug, Default)]
 pub(crate) struct ConfigurationState {
     certificate: Option<SecretContents>,
-    /// The CAs that all webhook configurations contain, and since when.
+    /// The CAs that all webhook configurations contain, and since when they contain them.
     trusted: Option<(String, Instant)>,
     written: HashMap<Phase, Option<WrittenConfiguration>>,
-    /// The problems of rules for which no webhook is registered.
+    /// The problems of those rules for which no webhook can be registered.
     unregistered: Vec<String>,
 }
 
-/// Clears the status when this replica stops managing the configurations.
+/// Clears the status of the configurations when it is dropped, because this replica has stopped managing them.
 struct KeeperGuard<'a>(&'a Inner);
 
 impl Drop for KeeperGuard<'_> {
@@ -134,8 +132,9 @@ impl Drop for KeeperGuard<'_> {
 }
 
 impl Webhooks {
-    /// If this program issues the certificate, waits until there is one; the first replica issues it. `limit` is the
-    /// timeout of all chains together; `checks_definitions` says whether definitions are stored as resources.
+    /// Starts to manage the webhooks. If this program issues their certificate, waits until there is one; the first
+    /// replica issues it. `limit` is the timeout of all chains of a request together; `checks_definitions` says whether
+    /// definitions are stored as resources.
     pub async fn open(
         cluster: &Cluster,
         config: WebhooksConfig,
@@ -190,7 +189,7 @@ impl Webhooks {
         self.0.status.lock().clone()
     }
 
-    /// Serves the newest certificate, or reloads the CAs when their file changes. Runs in every replica, and never
+    /// Serves the newest certificate, or reloads the CAs whenever their file changes. Runs in every replica, and never
     /// completes.
     pub async fn follow(&self) {
         match &self.0.trust {
@@ -232,7 +231,7 @@ impl Webhooks {
             let written = inner.write(host, &mut state).await;
             let pause = match &written {
                 Ok(pause) => *pause,
-                // Another client wrote at the same time, so the write is retried at once.
+                // The write conflicted with a write by another client, so it is retried at once.
                 Err(ResourceError::Conflict(_)) => Duration::ZERO,
                 Err(_) => retries.after_failure(),
             };
@@ -267,7 +266,8 @@ impl Inner {
         configurations.map(|(_, resources)| resources).chain(secret)
     }
 
-    /// Records a problem, and logs it if it is new. `None` means that the problem is solved.
+    /// Records a problem with the webhook configurations, and logs it if it is new. `None` means that the problem is
+    /// solved.
     fn report(&self, error: Option<ResourceError>) {
         let error = error.filter(|error| !matches!(error, ResourceError::Conflict(_)));
         let problem = error.map(|error| error.to_string());
@@ -296,13 +296,15 @@ impl Inner {
         }
     }
 
-    /// Writes the configurations that do not match the live chains. Returns the time until the next comparison.
+    /// Writes those webhook configurations that do not match the live chains. Returns the time until the next
+    /// comparison.
     async fn write(&self, host: &Host, state: &mut ConfigurationState) -> Result<Duration, ResourceError> {
         let (authorities, certificate) = match &self.trust {
             Trust::Files(bundle) => (bundle.current().to_string(), Ok(false)),
             Trust::Own(secret) => {
                 let renewed = secret.renew(state, self).await;
-                // If the Secret cannot be written, the configurations keep the CAs of the last known certificate.
+                // If the certificate cannot be read or renewed, the configurations keep the CAs of the last
+                // certificate.
                 match (renewed, &state.certificate) {
                     (Ok(is_pending), Some(known)) => (known.authorities.clone(), Ok(is_pending)),
                     (Ok(_), None) => return Ok(Duration::ZERO),
@@ -336,7 +338,6 @@ impl Inner {
         }
     }
 
-    /// Returns the webhooks that the live chains need.
     fn webhooks(&self, host: &Host, state: &mut ConfigurationState) -> Vec<RegisteredWebhook> {
         let table = host.table();
         let chains: Vec<_> = table.chains().map(RegisteredChain::from).collect();

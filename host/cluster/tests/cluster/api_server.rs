@@ -85,7 +85,6 @@ struct DefinedKind {
     is_namespaced: bool,
 }
 
-/// An action that runs right before a write.
 type Event = Box<dyn FnOnce(&mut Data) + Send>;
 
 struct Change {
@@ -214,7 +213,6 @@ impl ApiServer {
         self.change(|data| data.forbidden.insert((verb.into(), plural.into())));
     }
 
-    /// Ends [`forbid`](Self::forbid) for this verb and resource.
     pub(crate) fn allow(&self, verb: &str, plural: &str) {
         self.change(|data| data.forbidden.remove(&(verb.into(), plural.into())));
     }
@@ -228,12 +226,10 @@ impl ApiServer {
         self.change(|data| data.held.remove(&(verb.into(), plural.into())));
     }
 
-    /// Limits the number of objects in one reply to a list.
     pub(crate) fn page(&self, page: usize) {
         self.change(|data| data.page = page);
     }
 
-    /// Answers reviews of access with this status.
     pub(crate) fn access(&self, status: Value) {
         self.change(|data| data.access = status);
     }
@@ -314,7 +310,6 @@ struct Target {
     plural: String,
     namespace: String,
     name: Option<String>,
-    /// Whether the request is for the object's status.
     is_status: bool,
     /// The name that the field selector of a list or a watch requires.
     only: Option<String>,
@@ -690,7 +685,6 @@ impl Shared {
     }
 }
 
-/// Counts one more open watch until it is dropped.
 struct OpenWatch(Arc<Shared>);
 
 impl OpenWatch {

@@ -10,7 +10,6 @@ use crate::setting::{PATIENCE, Setting, eventually};
 
 const NAME: &str = "admittance";
 
-/// The times of a Lease that does not expire during a test.
 const LONG: ElectionTimes = ElectionTimes {
     duration: Duration::from_secs(600),
     pause: Duration::from_millis(20),

@@ -15,7 +15,6 @@ use tempfile::TempDir;
 
 use crate::api_server::ApiServer;
 
-/// A timeout that no step of a test exceeds, even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) const TOKEN: &str = "a-token";
@@ -27,7 +26,6 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Starts an API server that requires a token.
     pub(crate) fn new() -> Self {
         Self::with(TOKEN, false)
     }

@@ -1,4 +1,4 @@
-//! Sends existing objects through chains, as if they were created and updated.
+//! Evaluates the chains for existing objects, as if each object were created and then updated.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{
     finding::{Finding, Judgement},
 };
 
-/// Evaluates chains for objects. Cheap to clone.
+/// Evaluates the chains for existing objects. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Auditor {
     user: Arc<UserInfo>,
@@ -23,13 +23,14 @@ pub struct Auditor {
 pub struct JudgedObject {
     pub namespace: Option<String>,
     pub name: String,
-    /// The findings on the object; empty if no chain matches.
+    /// The findings on the audited object; empty if no chain matches it.
     pub findings: Vec<Finding>,
 }
 
 impl Auditor {
     /// Creates an auditor that treats objects as if this user created and updated them, `jobs` objects at a time. If
-    /// there are two tables, the second gives the verdicts, which are compared with the verdicts of the first.
+    /// there are two tables of chains, the findings have the verdict of the second, and show as `before` the verdict of
+    /// the first.
     pub fn new(tables: Vec<Arc<Table>>, user: UserInfo, jobs: usize) -> Self {
         Self {
             user: Arc::new(user),

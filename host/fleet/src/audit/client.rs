@@ -30,7 +30,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// Returns the name that kubectl uses, such as `pods` or `deployments.apps`.
+    /// Returns the name that kubectl uses for the resource, such as `pods` or `deployments.apps`.
     pub fn name(&self) -> String {
         let GroupVersionResource { group, resource, .. } = &self.resource;
         match group.as_str() {
@@ -39,7 +39,7 @@ impl Resource {
         }
     }
 
-    /// Returns the group and version, such as `v1` or `apps/v1`.
+    /// Returns the group and version of the resource, such as `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
         let GroupVersionKind { group, version, .. } = &self.kind;
         match group.as_str() {
@@ -48,7 +48,7 @@ impl Resource {
         }
     }
 
-    /// Returns whether `name` denotes the resource: `pods`, `deployments` or `deployments.apps`.
+    /// Returns whether `name` denotes this resource: `pods`, `deployments` or `deployments.apps`.
     pub fn is_called(&self, name: &str) -> bool {
         name.eq_ignore_ascii_case(&self.resource.resource) || name.eq_ignore_ascii_case(&self.name())
     }
@@ -147,7 +147,7 @@ pub struct AuditClient {
 #[derive(Debug)]
 pub struct DiscoveredResources {
     pub resources: Vec<Resource>,
-    /// The groups whose discovery failed, and the errors.
+    /// The API groups whose resources could not be discovered, each with the error.
     pub unknown: Vec<(String, AnswerError)>,
     pub reports: Option<ReportApi>,
 }
@@ -196,11 +196,13 @@ impl AuditClient {
         serde_json::from_slice(&answer.body).map_err(|error| content(path, &error))
     }
 
-    /// Discovers the resources that may match a chain, each in one version: the group's preferred version if possible.
+    /// Discovers the resources that may match a chain. A resource that is served in several versions is returned once,
+    /// in its group's preferred version if possible.
     ///
     /// # Errors
     ///
-    /// Returns an error if the API server does not list its groups. A group whose own discovery fails is in `unknown`.
+    /// Returns an error if the API server does not list its groups. If the resources of one group cannot be discovered,
+    /// the group is in `unknown`.
     pub async fn discover(&self, tables: &[&Table]) -> Result<DiscoveredResources, AnswerError> {
         let core: ResourceList = self.get_as("/api/v1").await?;
         let mut found = DiscoveredResources {
@@ -241,7 +243,7 @@ impl AuditClient {
         Ok(found)
     }
 
-    /// Returns the preferred kind of reports among those that the API server serves now.
+    /// Returns the preferred API of reports among those that the API server serves now; `None` if it serves none.
     pub(super) async fn reports(&self) -> Result<Option<ReportApi>, AnswerError> {
         let mut found = None;
         for api in ReportApi::ALL {
@@ -258,8 +260,8 @@ impl AuditClient {
 }
 
 impl ResourceList {
-    /// Returns whether the list contains reports of this API. The check is needed because other kinds once had the same
-    /// group and version.
+    /// Returns whether a list of resources contains the reports of this API. The group and version alone do not tell,
+    /// because other kinds once had them too.
     fn has_kind_of(&self, api: ReportApi) -> bool {
         let mut resources = self.resources.iter();
         resources.any(|resource| resource.name == api.plural(true))
@@ -273,7 +275,7 @@ pub(super) fn content(path: &str, reason: &impl ToString) -> AnswerError {
     }
 }
 
-/// Returns the resources that can be listed and that may match a chain.
+/// Returns those resources in a list that can be listed and that may match a chain.
 fn auditable(list: ResourceList, tables: &[&Table]) -> Vec<Resource> {
     let GroupVersionKind { group, version, .. } =
         GroupVersionKind::from_api_version(&list.group_version, String::new());
@@ -318,7 +320,7 @@ struct PageMetadata {
     resource_version: String,
 }
 
-/// The objects of one resource, a page at a time.
+/// Lists the objects of one resource, a page at a time.
 #[derive(Debug)]
 pub struct Pages {
     path: String,
@@ -340,7 +342,8 @@ impl Pages {
         }
     }
 
-    /// Returns the resource version of the list. A watch from this version delivers every later change.
+    /// Returns the resource version of the list. A watch that starts from this version delivers every change after the
+    /// list.
     pub(super) fn into_version(self) -> Option<String> {
         self.version.filter(|version| !version.is_empty())
     }
@@ -352,7 +355,7 @@ impl Pages {
         };
         let answer = self.page(&token, client).await?;
         let Some(body) = answer.found(&self.path)? else {
-            // The resource was removed during the audit.
+            // The API server stopped serving this resource during the audit, so there are no more objects.
             return Ok(None);
         };
         let page: Page<'_> = serde_json::from_slice(&body).map_err(|error| content(&self.path, &error))?;
@@ -363,8 +366,8 @@ impl Pages {
         objects.map(Some).map_err(|error| content(&self.path, &error))
     }
 
-    /// Reads a page. If the page exceeds the size limit, requests fewer objects. If the API server no longer has the
-    /// state in which the list began (410), continues with the present state.
+    /// Reads a page. If the page exceeds the size limit, requests pages with fewer objects. If the API server no longer
+    /// has the objects as they were when the list began (410), continues the list with the present objects.
     async fn page(&mut self, token: &str, client: &AuditClient) -> Result<Answer, AnswerError> {
         let answer = loop {
             match client.get(&self.query(token)).await {
@@ -393,7 +396,7 @@ pub(super) fn page_query(size: u32, token: &str) -> String {
     query.finish()
 }
 
-/// Extracts the token from a response with status 410. With this token, the list continues with the present state.
+/// Extracts the token from an answer with status 410. With this token, the list continues with the present objects.
 fn token_of(body: &Bytes) -> Option<String> {
     let page: Page<'_> = serde_json::from_slice(body).ok()?;
     Some(page.metadata.next).filter(|token| !token.is_empty())
@@ -430,7 +433,7 @@ mod tests {
             client.wait_for_turn().await;
             assert_eq!(begun.elapsed(), Duration::from_millis(50) * number);
         }
-        // A pause must not be followed by a burst of requests.
+        // Requests that were not sent during a pause must not follow it as a burst.
         advance(Duration::from_secs(10)).await;
         let begun = Instant::now();
         tokio::join!(

@@ -1,4 +1,4 @@
-//! The verdict of the chains on an existing object.
+//! What the chains would decide about an existing object.
 
 use admittance_admission::{
     Decision, FailurePolicy, Mode, Outcome, Patch, Refusal, RefusalCause, StageResult, TraceRow, keywords,
@@ -16,7 +16,7 @@ pub enum Verdict {
     /// A stage with the failure policy `Ignore` failed.
     FailureIgnored,
     Changed,
-    /// The object is allowed without a change.
+    /// All stages allow the object, and none changes it.
     Allowed,
 }
 
@@ -32,7 +32,7 @@ impl Verdict {
 #[serde(rename_all = "camelCase")]
 pub struct Judgement {
     pub verdict: Verdict,
-    /// The stage that decided or that made the first change, as `chain/stage`.
+    /// The stage that gave the verdict, or that changed the object first, as `chain/stage`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -98,7 +98,7 @@ impl Judgement {
     }
 }
 
-/// Returns the message without the names of chain and stage, which are separate fields.
+/// Returns the message of a refusal. Leaves out the names of chain and stage, because a finding has fields for them.
 fn message_of(refusal: &Refusal) -> String {
     match &refusal.cause {
         RefusalCause::Denied(denial) => denial.to_string(),
@@ -110,24 +110,24 @@ fn message_of(refusal: &Refusal) -> String {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// The resource as kubectl names it, such as `pods` or `deployments.apps`.
+    /// The name of the object's resource, such as `pods` or `deployments.apps`.
     pub resource: String,
     pub api_version: String,
     pub kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     pub name: String,
-    /// `CREATE` or `UPDATE`.
+    /// The operation that was evaluated: `CREATE` or `UPDATE`.
     pub operation: &'static str,
     #[serde(flatten)]
     pub judgement: Judgement,
-    /// The verdict of the previous chains, if the audit compares two tables.
+    /// The verdict by the previous chains, if the audit compares two tables of chains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Judgement>,
 }
 
 impl Finding {
-    /// Returns `namespace/name`, or only the name of an object without a namespace.
+    /// Returns the object as `namespace/name`, or as its name alone if it has no namespace.
     pub fn object(&self) -> String {
         match &self.namespace {
             Some(namespace) => format!("{namespace}/{}", self.name),

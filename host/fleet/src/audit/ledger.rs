@@ -1,4 +1,4 @@
-//! The current findings: the findings of the last audit, updated by each change since then.
+//! The current verdicts: those of the last audit of all objects, updated whenever an object changes.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,16 +21,17 @@ pub const FINDINGS: usize = 50_000;
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     shards: BTreeMap<Option<String>, Shard>,
-    /// The names of resources. An object stores the index of its resource.
+    /// The names of the audited resources. An object stores the index of its resource in this list.
     resources: Vec<String>,
-    /// The number of the list that is being read. Objects with a lower number are missing from the list.
+    /// The number of the list that is being read. Objects of the listed resource that have a lower number at the end of
+    /// the list no longer exist.
     round: u32,
     findings: usize,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Shard {
-    /// The verdict on each object, by a hash of its resource and name.
+    /// The verdict on each object of a namespace. The key is a hash of the object's resource and name.
     objects: HashMap<u64, AuditedObject>,
     findings: BTreeMap<(u16, String), Vec<Finding>>,
     /// Whether the namespace's report in the cluster may be outdated.
@@ -41,12 +42,12 @@ pub(super) struct Shard {
 struct AuditedObject {
     verdict: Verdict,
     resource: u16,
-    /// The number of the last list that contained the object.
+    /// The number of the last list in which this object was seen.
     round: u32,
 }
 
 impl Ledger {
-    /// Begins a list of this resource. Returns the index of the resource.
+    /// Begins to record a list of this resource. Returns the index of the resource.
     pub(super) fn begin(&mut self, resource: &str) -> u16 {
         self.round += 1;
         let known = self.resources.iter().position(|known| known == resource);
@@ -54,11 +55,11 @@ impl Ledger {
             self.resources.push(resource.to_owned());
             self.resources.len() - 1
         });
-        // The index fits, because an API server has only a few hundred resources.
+        // A `u16` is large enough, because an API server has only a few hundred resources.
         u16::try_from(position).unwrap_or(u16::MAX)
     }
 
-    /// Removes the objects of this resource that were missing from the list.
+    /// Ends the list of a resource: removes those objects of the resource that the list did not contain.
     pub(super) fn end(&mut self, resource: u16) {
         let round = self.round;
         self.retain(|seen| seen.resource != resource || seen.round == round);
@@ -87,7 +88,7 @@ impl Ledger {
         }
     }
 
-    /// Replaces the verdict and the findings on an object.
+    /// Records the findings on an object, in place of the earlier findings on it.
     pub(super) fn record(&mut self, resource: u16, judged: JudgedObject) {
         let JudgedObject {
             namespace,
@@ -110,7 +111,7 @@ impl Ledger {
             .filter(|finding| finding.judgement.verdict != Verdict::Allowed)
             .collect();
         for finding in &mut findings {
-            // Reports do not contain patches.
+            // The patch is dropped to save memory, because reports do not contain it.
             finding.judgement.patch = Patch::default();
         }
         let place = (resource, name);
@@ -222,7 +223,6 @@ mod tests {
         }
     }
 
-    /// Marks the outdated reports as written, and returns their namespaces.
     fn write(ledger: &mut Ledger) -> Vec<Option<String>> {
         let changed = ledger.changed();
         changed
@@ -252,7 +252,7 @@ mod tests {
         let [a, b] = ["a", "b"].map(|name| Some(name.to_owned()));
         assert_eq!(write(&mut ledger), [a.clone(), b.clone()]);
 
-        // The watch delivers an object whose verdict is unchanged.
+        // The watch delivered an object whose verdict is the same as before.
         ledger.record(pods, judged("a", "bad", Verdict::Denied));
         assert!(write(&mut ledger).is_empty());
         ledger.record(pods, judged("a", "bad", Verdict::Allowed));
@@ -260,7 +260,7 @@ mod tests {
         assert!(!ledger.has_findings(&a) && ledger.has_findings(&b));
         assert_eq!(counts(&ledger), [0, 1, 2]);
 
-        // The end of a list removes the objects that the list lacks, but no objects of other resources.
+        // The end of a list removes the objects of its resource that the list lacks, but no objects of other resources.
         let jobs = ledger.begin("jobs");
         ledger.record(jobs, judged("a", "bad", Verdict::Denied));
         ledger.end(jobs);

@@ -1,4 +1,4 @@
-//! Writes the reports of the leader to the cluster.
+//! Writes the leader's reports on audited objects to the cluster.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,8 +21,8 @@ const APPLY: &str = "application/apply-patch+yaml";
 /// The number of reports in a page of a list.
 const PAGE: u32 = 100;
 
-/// Writes reports of the kind `api`, under the name of the installation. Exists while this replica is the leader and
-/// the API server serves that kind.
+/// Writes reports to the API `api`, each under the name of the installation. Exists while this replica is the leader
+/// and the API server serves this API.
 #[derive(Debug)]
 pub(super) struct ReportWriter {
     pub(super) api: ReportApi,
@@ -64,8 +64,9 @@ impl ReportWriter {
         }
     }
 
-    /// Writes outdated reports, and removes reports without findings. Returns the first error. Reports that are not
-    /// written, for example because the future is dropped, remain outdated and are written the next time.
+    /// Writes the outdated reports, and deletes reports that have lost all their findings. Returns the first error. A
+    /// report that is not written, for example because the future is dropped, remains outdated, so the next call writes
+    /// it.
     pub(super) async fn write(
         &mut self,
         client: &AuditClient,
@@ -108,7 +109,7 @@ impl ReportWriter {
         let query = format!("{path}?fieldManager=admittance&force=true");
         let sent = client.send(Method::PATCH, &query, Some((APPLY, Bytes::from(document))));
         let written = match sent.await {
-            // The namespace was deleted.
+            // The namespace was deleted, and its report with it.
             Ok(answer) if answer.status == StatusCode::NOT_FOUND => return Ok(()),
             Ok(answer) if answer.status.is_success() => Ok(()),
             Ok(answer) => Err(answer.error(&path)),
@@ -132,8 +133,8 @@ impl ReportWriter {
         Ok(())
     }
 
-    /// Compares the ledger with the reports in the cluster: deletes reports without findings, such as reports of a
-    /// previous leader, and marks missing reports as outdated.
+    /// Compares the reports in the cluster with the ledger. Deletes reports without findings, such as reports of a
+    /// previous leader. Marks reports that are missing in the cluster as outdated, so that they are written again.
     pub(super) async fn compare(
         &mut self,
         client: &AuditClient,

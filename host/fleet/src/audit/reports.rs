@@ -18,14 +18,14 @@ const MESSAGE: usize = 500;
 /// The label of all reports that this program writes.
 pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "admittance");
 
-/// An API of reports. The variants are sorted, the preferred one last.
+/// An API that defines reports on policies. The variants are sorted, and the last one is preferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReportApi {
-    /// `wgpolicyk8s.io/v1alpha2`.
+    /// The API `wgpolicyk8s.io/v1alpha2`.
     PolicyReport,
-    /// `reports.x-k8s.io/v1beta2`.
+    /// The API `reports.x-k8s.io/v1beta2`.
     KubernetesReports,
-    /// `openreports.io/v1alpha1`.
+    /// The API `openreports.io/v1alpha1`.
     OpenReports,
 }
 
@@ -49,7 +49,8 @@ impl ReportApi {
         }
     }
 
-    /// Returns the plural, as in API paths, for reports on a namespace or for reports on objects without a namespace.
+    /// Returns the plural of a kind of reports, as in API paths: of reports on a namespace, or of reports on objects
+    /// without a namespace.
     pub fn plural(self, is_namespaced: bool) -> &'static str {
         match (self, is_namespaced) {
             (Self::PolicyReport, true) => "policyreports",
@@ -83,7 +84,8 @@ impl ReportApi {
         }
     }
 
-    /// Returns the report on a namespace or the cluster. `verdicts` counts all objects; `findings` may be incomplete.
+    /// Returns the report on a namespace, or on the objects without a namespace. `verdicts` counts all objects, but
+    /// `findings` may lack some, because a report has a maximum size.
     pub fn document<'a>(
         self,
         name: &str,
@@ -144,7 +146,7 @@ fn result(finding: &Finding) -> Value {
     })
 }
 
-/// Returns the name of a verdict in OpenReports.
+/// Returns the word that stands for a verdict in OpenReports.
 fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Denied => "fail",

@@ -1,4 +1,5 @@
-//! Schedules the leader's audits: of all objects at an interval, and of each changed object in between.
+//! Schedules the leader's audits: an audit of all objects at an interval, and in between an audit of each object that
+//! changes.
 
 mod pass;
 
@@ -33,17 +34,18 @@ use crate::{
     metrics,
 };
 
-/// The time for which the chains must stay unchanged before the next audit begins.
+/// After the chains have changed, they must stay unchanged for this time before all objects are audited again.
 const QUIET: Duration = Duration::from_secs(5);
 /// The time for which changed verdicts are collected before reports are written.
 const DEBOUNCE: Duration = Duration::from_secs(2);
-/// The interval at which the leader looks for an API of reports while the API server has none.
+/// The interval at which the leader checks whether the API server has begun to serve an API of reports.
 const REPORT_DISCOVERY: Duration = Duration::from_secs(10);
-/// The key of a problem that concerns no single resource or group.
+/// The key in the status for a problem that concerns the audit as a whole, rather than one resource or group.
 const AUDIT: &str = "audit";
-/// The key of a problem with reports.
+/// The key in the status for a problem with writing reports.
 const REPORTS: &str = "reports";
-/// The maximum number of changes that wait for their audit. At this number, watches stop reading from the API server.
+/// The maximum number of changed objects that wait for their audit. While so many wait, the watches read nothing more
+/// from the API server.
 const WAITING: usize = 64;
 
 /// Runs the leader's audits. Cheap to clone.
@@ -58,7 +60,7 @@ struct Inner {
     status: Mutex<AuditStatus>,
 }
 
-/// Clears the status when this replica stops auditing.
+/// Clears the status of audits when it is dropped, because this replica has stopped auditing.
 struct AuditorGuard<'a>(&'a Inner);
 
 impl Drop for AuditorGuard<'_> {
@@ -74,21 +76,21 @@ struct AuditState {
     report_writer: Option<ReportWriter>,
 }
 
-/// The part of an audit's state that is valid for only one version of the chains.
+/// The part of an audit's state that must be built anew when the chains change.
 struct ChainAudit {
     auditor: Auditor,
     resources: HashMap<u16, Resource>,
-    /// Whether a namespace is excluded, for each namespace seen so far.
+    /// For each namespace that was seen so far: whether its objects are excluded from the audit.
     excluded: HashMap<String, bool>,
-    /// The pauses before failed lists of resources are retried.
+    /// For each resource whose list failed: the pause before the list is retried.
     retries: HashMap<u16, Backoff>,
     watches: JoinSet<()>,
     sender: mpsc::Sender<(u16, Change)>,
 }
 
 impl Audits {
-    /// Creates audits of all objects outside of the namespaces that webhooks exclude. `name` is the installation's
-    /// name.
+    /// Creates the leader's audits. They leave out the namespaces that the webhooks exclude. `name` is the
+    /// installation's name.
     pub fn new(cluster: &Cluster, mut config: AuditConfig, name: &str, webhooks: Option<&Webhooks>) -> Self {
         let excluded = webhooks.into_iter().flat_map(Webhooks::excluded_namespaces);
         config.excluded_namespaces.extend(excluded);
@@ -146,7 +148,8 @@ impl Audits {
     }
 }
 
-/// Returns what an audit depends on: the revision of the live chains and the modes of their stages.
+/// Returns all that requires a new audit when it changes: the revision of the live chains, and the modes of their
+/// stages.
 fn audited_chains(host: &Host) -> (u64, Vec<(bool, Mode)>) {
     let table = host.table();
     let stages = table.chains().flat_map(|chain| &chain.stages);
@@ -158,7 +161,7 @@ fn audited_chains(host: &Host) -> (u64, Vec<(bool, Mode)>) {
 async fn chains_changed(host: &Host, before: &(u64, Vec<(bool, Mode)>)) {
     let mut changes = host.changes();
     while audited_chains(host) == *before {
-        // The host keeps the sender, so waiting cannot fail.
+        // Waiting cannot fail, because the host owns the sender.
         let _ = changes.changed().await;
     }
     loop {
@@ -171,20 +174,19 @@ async fn chains_changed(host: &Host, before: &(u64, Vec<(bool, Mode)>)) {
 }
 
 impl ChainAudit {
-    /// Schedules a retry of a failed list.
     fn list_later(&mut self, number: u16) {
         let pause = self.retries.entry(number).or_insert_with(backoff).after_failure();
         let sender = self.sender.clone();
         self.watches.spawn(async move {
             sleep(pause).await;
-            // Sending fails only after the leader has resigned, which drops the receiver.
+            // Sending fails only after this replica has ceased to be the leader, because that drops the receiver.
             let _ = sender.send((number, Change::Expired)).await;
         });
     }
 }
 
 impl Inner {
-    /// Records a problem, and logs it if it is new. `None` means that the problem is solved.
+    /// Records a problem with `what`, and logs it if it is new. `None` means that the problem is solved.
     fn report(&self, what: &str, problem: Option<String>) {
         let mut status = self.status.lock();
         if status.problems.get(what) == problem.as_ref() {
@@ -202,14 +204,14 @@ impl Inner {
         }
     }
 
-    /// Audits changed objects, and writes their reports. Never completes.
+    /// Audits each object that changes, and writes the reports on it. Never completes.
     async fn follow(
         &self,
         mut audited: ChainAudit,
         work: &mut AuditState,
         mut changes: mpsc::Receiver<(u16, Change)>,
     ) {
-        // If the last audit could not write some reports, they are retried.
+        // Some reports are outdated if the last audit could not write them. Then writing them is tried again.
         let mut due = (!work.ledger.changed().is_empty()).then(|| Instant::now() + LAST_RETRY);
         let mut discovery = interval_at(Instant::now() + REPORT_DISCOVERY, REPORT_DISCOVERY);
         discovery.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -227,8 +229,8 @@ impl Inner {
                     }
                 }
                 _ = discovery.tick(), if work.report_writer.is_none() && self.config.writes_reports => {
-                    // An error is ignored: discovery is retried at the next tick, and other requests report the
-                    // problem.
+                    // An error is ignored, because the next tick tries again, and a lasting problem is reported by
+                    // other requests.
                     if let Ok(Some(api)) = work.client.reports().await {
                         self.write_as(Some(api), work);
                         due = Some(Instant::now());

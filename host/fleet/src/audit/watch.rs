@@ -1,4 +1,4 @@
-//! Watches audited objects for changes.
+//! Watches the objects of an audited resource for changes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,13 +16,13 @@ use tokio::{
 use super::client::{AuditClient, Resource, content};
 use crate::leader::backoff;
 
-/// The time after which the API server should end a watch, in seconds.
+/// The time after which the API server is asked to end a watch, in seconds.
 const SECONDS: u64 = 240;
-/// The additional time after which this program ends the watch if the API server has not done so.
+/// If the API server has not ended a watch in time, this program ends it after this additional time.
 const GRACE: Duration = Duration::from_secs(30);
-/// The minimum time between the beginnings of two watches.
+/// The minimum time from the beginning of a watch to the beginning of the next watch on the same resource.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// The minimum time between two lists of a resource.
+/// The minimum time from the list of a resource to its next list.
 const BETWEEN_LISTS: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) enum Change {
     Present(Object),
     Gone(Object),
     Works,
-    /// The watch failed, and is retried.
+    /// The watch has failed, and will be retried.
     Fails(AnswerError),
     /// The watch has ended because the API server no longer has the changes since the last list, or because the list
     /// failed. The objects must be listed again.
@@ -59,7 +59,8 @@ struct Metadata {
     resource_version: String,
 }
 
-/// Watches the objects of a resource from `version` on, and sends each change with `number`, until the watch expires.
+/// Watches the objects of a resource from `version` on, until the watch expires. Sends each change together with
+/// `number`, which identifies the resource.
 pub(super) async fn follow(
     client: Arc<AuditClient>,
     resource: Resource,
@@ -92,7 +93,8 @@ pub(super) async fn follow(
     }
 }
 
-/// Watches until the API server ends the watch. Returns whether another watch can continue from its last version.
+/// Watches objects until the API server ends the watch. Returns whether another watch can continue from the last
+/// version that was seen.
 async fn watch_once(
     client: &AuditClient,
     resource: &Resource,

@@ -26,7 +26,7 @@ const CLOCK_SKEW: Duration = Duration::hours(1);
 // The debug output omits the key.
 #[debug("Authority {{ not_after: {not_after:?}, .. }}")]
 pub struct Authority {
-    /// The trust bundle: the CA's certificate first, then any other trusted certificates.
+    /// The trust bundle in PEM: first the certificate of this CA, then the certificates of other trusted CAs, if any.
     pub pem: String,
     der: CertificateDer<'static>,
     pub not_after: OffsetDateTime,
@@ -55,7 +55,7 @@ impl Authority {
         params.not_after = now + Duration::days(days.into());
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        // The name is unique, so that clients cannot confuse two CAs.
+        // The name contains a part of the CA's key, so that clients never confuse two CAs.
         let bytes = key.subject_public_key_info().into_iter().rev();
         let id: String = bytes.take(4).map(|byte| format!("{byte:02x}")).collect();
         params
@@ -104,7 +104,8 @@ impl Authority {
         self.issuer.key().serialize_pem()
     }
 
-    /// Returns the time at which the certificate expires; `None` if it does not fit the subject or must be renewed.
+    /// Returns the time at which the certificate expires. Returns `None` if it does not fit the subject, key or CA, or
+    /// is due for renewal.
     pub fn good_until(
         &self,
         certificate: &str,
@@ -116,7 +117,7 @@ impl Authority {
         (!validity.is_due(now)).then_some(validity.ends)
     }
 
-    /// Issues a certificate with a new key.
+    /// Issues a certificate for this subject with a new key.
     pub fn issue(
         &self,
         subject: &CertificateSubject,
@@ -164,7 +165,8 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// Returns the validity of a certificate for this subject, if the key matches and one of these CAs signed it.
+    /// Returns when a certificate is valid. Returns `None` if the certificate is not for this subject, the key is not
+    /// its key, or none of these CAs signed it.
     pub fn of(
         certificate: &str,
         key: &str,
@@ -185,13 +187,13 @@ impl Validity {
         (is_its_key && is_signed && is_for(&leaf, subject)).then_some(validity)
     }
 
-    /// Returns whether less than a third of the validity is left, so that a replacement is due.
+    /// Returns whether less than a third of the validity is left, so that the certificate must be replaced.
     pub fn is_due(&self, now: OffsetDateTime) -> bool {
         (self.ends - now) * 3 < self.ends - self.begins
     }
 }
 
-/// Returns the PEM of the unexpired CAs without duplicates.
+/// Returns the PEM of those CAs that have not expired, each of them once.
 pub fn unexpired(authorities: &str, now: OffsetDateTime) -> String {
     let mut kept: Vec<CertificateDer<'_>> = Vec::new();
     for der in CertificateDer::pem_slice_iter(authorities.as_bytes()).flatten() {
@@ -209,7 +211,8 @@ pub fn to_pem(certificates: &[CertificateDer<'_>]) -> String {
     certificates.iter().map(pem).collect()
 }
 
-/// Issues a certificate for a service with a new CA of the same validity. The CA's key is then discarded.
+/// Issues a certificate for a Service, signed by a new CA. The CA is valid as long as the certificate, and its key is
+/// discarded.
 pub fn for_service(
     service: &Service,
     days: u16,
@@ -262,7 +265,8 @@ fn pem(der: &CertificateDer<'_>) -> String {
     pem::encode_config(&Pem::new("CERTIFICATE", der.as_ref()), text)
 }
 
-/// Returns whether this CA issued the certificate: the names match, and so do the key IDs if both have one.
+/// Returns whether this CA issued the certificate: the CA's name is the issuer's name in the certificate, and the key
+/// IDs are equal if both have one.
 fn is_signed(leaf: &X509Certificate<'_>, authority: &X509Certificate<'_>) -> bool {
     let wanted = leaf
         .iter_extensions()
@@ -300,7 +304,8 @@ fn is_for(leaf: &X509Certificate<'_>, subject: &CertificateSubject) -> bool {
     }
 }
 
-/// Formats a name for comparison with [`SubjectHost`]. Names that are not hosts become text that equals no host.
+/// Formats a name in a certificate as a host, for comparison with [`SubjectHost`]. A name that is not a host becomes
+/// text that equals no host.
 fn host(name: &GeneralName<'_>) -> String {
     match name {
         GeneralName::DNSName(name) => (*name).to_owned(),

@@ -30,7 +30,7 @@ impl Service {
         self.0.split_once('.').unwrap_or((&self.0, ""))
     }
 
-    /// Returns the host names of the Service that BCS's driver, Kubernetes and the cluster DNS use.
+    /// Returns the host names by which BCS's driver, Kubernetes and the cluster DNS reach the Service.
     pub fn hosts(&self) -> [SubjectHost; 3] {
         let Self(name) = self;
         let names = [
@@ -87,12 +87,12 @@ impl FromStr for Client {
     }
 }
 
-/// The maximum length that X.520 allows for a common name.
+/// The maximum length of a certificate's common name, as X.520 defines it.
 pub(super) const LONGEST_COMMON_NAME: usize = 64;
 
 #[derive(Clone, Debug)]
 pub enum CertificateSubject {
-    /// A server with these host names, at least one.
+    /// The certificate is for a server with these host names, at least one.
     Server(Vec<SubjectHost>),
     Client(Client),
 }

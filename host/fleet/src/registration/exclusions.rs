@@ -4,16 +4,17 @@ use admittance::admission::{GroupVersionResource, Operation, Outline, Rule, Scop
 #[derive(Debug)]
 pub(super) struct Exclusion {
     pub(super) name: &'static str,
-    /// The API group and resource of the requests. They show whether a rule could match the requests.
+    /// The API group of the excluded requests. It and `resource` show whether a webhook's rules could match such
+    /// requests.
     group: &'static str,
     resource: &'static str,
     pub(super) expression: &'static str,
-    /// The name of these requests in messages.
+    /// How messages call these requests.
     pub(super) what: &'static str,
 }
 
-/// The requests that must not wait for a webhook, because the cluster depends on them. Leader election and the
-/// heartbeats of nodes need Leases. Any API call may need reviews of tokens and of access, even a webhook's own calls.
+/// The requests that must not wait for a webhook, because the cluster depends on them. Nodes and leaders of programs
+/// must renew their Leases. Any API call, even a call of the webhook, may need a review of its token or of its access.
 pub(super) static EXCLUSIONS: [Exclusion; 3] = [
     Exclusion {
         name: "exclude-leases",

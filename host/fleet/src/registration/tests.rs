@@ -18,7 +18,8 @@ fn registration() -> Registration {
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Returns a native chain whose stages are webhooks, so that no module file is needed.
+/// Returns the definition of a chain in this program's own format. Its stages call webhooks, so that no module file is
+/// needed.
 fn chain(name: &str, phase: &str, rules: &str, stages: &[&str]) -> String {
     let lines = stages.iter().enumerate().map(|(index, stage)| {
         format!(
@@ -40,12 +41,10 @@ fn webhooks(text: &str, registration: &Registration) -> Vec<RegisteredWebhook> {
     RegisteredWebhook::for_all_chains(&chains, registration, LIMIT)
 }
 
-/// Returns the webhook configurations for the definitions in `text`.
 fn configured(text: &str, registration: &Registration) -> Vec<Json> {
     configurations(registration, &webhooks(text, registration), "the CA")
 }
 
-/// Returns the only webhook of a mutating chain.
 fn webhook(rules: &str, stages: &[&str]) -> Json {
     let text = chain("c", "Mutating", rules, stages);
     let found = configured(&text, &registration());
@@ -54,14 +53,16 @@ fn webhook(rules: &str, stages: &[&str]) -> Json {
 
 #[test]
 fn the_fields_of_a_webhook_follow_from_its_stages() {
-    // (stages, field, value). Timeouts may be 1 to 30 s, and side effects `None` or `NoneOnDryRun`.
+    // (the stages of a chain, a field of its webhook, the value). Kubernetes accepts timeouts of 1 to 30 s, and the
+    // side effects `None` and `NoneOnDryRun`.
     let table: [(&[&str], &str, Json); 16] = [
         (&["timeout: 250ms"], "timeoutSeconds", 1.into()),
         (&["timeout: 750ms"], "timeoutSeconds", 1.into()),
         (&["timeout: 751ms"], "timeoutSeconds", 2.into()),
         (&["timeout: 1s"], "timeoutSeconds", 2.into()),
         (&["timeout: 1s", "timeout: 1500ms"], "timeoutSeconds", 3.into()),
-        // `limits.requestTimeout` limits all stages to 10 s. The webhook's timeout is a bit longer, rounded up.
+        // `limits.requestTimeout` limits all stages together to 10 s. The webhook's timeout is a bit longer, and
+        // rounded up to a second.
         (&["timeout: 30s", "timeout: 30s"], "timeoutSeconds", 11.into()),
         (&["timeout: 1s"], "failurePolicy", "Fail".into()),
         (
@@ -101,7 +102,7 @@ fn the_fields_of_a_webhook_follow_from_its_stages() {
 
 #[test]
 fn a_webhook_has_the_rules_of_its_chains() {
-    // (rule of a chain, rule of the webhook)
+    // (rule of a chain, the resulting rule of its webhook)
     for (written, expected) in [
         (
             PODS,
@@ -151,7 +152,7 @@ fn webhooks_are_registered_for_each_phase_or_for_each_chain() {
         chain("v", "Validating", PODS, &["failurePolicy: Ignore"]),
     ]
     .concat();
-    // Name, path, number of rules, failure policy and timeout of a webhook.
+    // The expected name, path, number of rules, failure policy and timeout of a webhook.
     type Row<'a> = (&'a str, &'a str, usize, &'a str, u64);
     let mutate: &[Row<'_>] = &[("mutate.hooks.hooks-system", "/mutate", 2, "Fail", 5)];
     let validate: &[Row<'_>] = &[("validate.hooks.hooks-system", "/validate", 1, "Ignore", 2)];
@@ -212,7 +213,7 @@ fn chains_of_namespaces_have_separate_webhooks() {
         in_namespace("bank", "pods", PODS, &[ignored]),
     ];
     let both = [of_cluster.clone(), of_namespaces.concat()].concat();
-    // Name, path, namespaces, resources, failure policy and timeout of a webhook.
+    // The expected name, path, namespaces, resources, failure policy and timeout of a webhook.
     type Row = (
         &'static str,
         &'static str,
@@ -328,7 +329,8 @@ fn chains_of_namespaces_have_separate_webhooks() {
 
 #[test]
 fn webhooks_exclude_requests_that_the_cluster_depends_on() {
-    // (rule, match conditions, whether the rule matches nodes). Wildcards in rules mean the same as in kube-apiserver.
+    // (rule of a chain, match conditions of its webhook, whether the rule matches nodes). Wildcards in rules mean the
+    // same as in kube-apiserver.
     let none: &[&str] = &[];
     let all: &[&str] = &[
         "exclude-leases",

@@ -19,24 +19,24 @@ use super::{
 #[derive(Debug)]
 pub struct RegisteredWebhook {
     pub(super) phase: Phase,
-    /// The chain that the webhook calls; `None` if it calls all chains of the scope.
+    /// The chain that the webhook calls. `None` if it calls all chains of its phase and scope.
     chain: Option<String>,
-    /// The scope of the webhook's rules. It is `Any` if no chain of the phase is limited to a namespace.
+    /// The scope of the webhook's rules. If no chain of its phase is limited to a namespace, it is `Any`.
     scope: Scope,
-    /// The namespaces to which the webhook is limited; empty for all.
+    /// The namespaces to which the webhook is limited; empty if it is called for all namespaces.
     namespaces: BTreeSet<String>,
     rules: Vec<Rule>,
     timeout: u64,
     pub failure_policy: FailurePolicy,
     side_effects: SideEffects,
     reinvocation: Reinvocation,
-    /// The excluded requests that would otherwise match the rules.
+    /// The requests that the webhook's rules would match, but that are excluded from it.
     pub(super) exclusions: Vec<&'static Exclusion>,
 }
 
 impl RegisteredWebhook {
-    /// Returns the webhooks of these chains, mutating ones first. Rules with a [problem](RegisteredChain::problem) are
-    /// skipped. `limit` is the timeout of all chains together.
+    /// Returns the webhooks that call these chains, mutating ones first. A rule with a
+    /// [problem](RegisteredChain::problem) is left out. `limit` is the timeout of all chains of a request together.
     pub fn for_all_chains(
         chains: &[RegisteredChain<'_>],
         registration: &Registration,
@@ -81,7 +81,8 @@ impl RegisteredWebhook {
                 .values()
                 .filter_map(|chains| webhook_for(Scope::Namespaced, chains))
             {
-                // Webhooks with equal settings are merged. That is safe, because each chain checks the namespace again.
+                // Webhooks of several namespaces that have equal settings are merged. That is safe, because each chain
+                // checks the namespace again.
                 match of_namespaces
                     .iter_mut()
                     .find(|known| known.has_same_settings(&webhook))
@@ -95,7 +96,7 @@ impl RegisteredWebhook {
         webhooks
     }
 
-    /// Returns whether the two webhooks differ only in their namespaces.
+    /// Returns whether this webhook and another one differ only in their namespaces.
     fn has_same_settings(&self, other: &Self) -> bool {
         fn needs(webhook: &RegisteredWebhook) -> impl PartialEq + '_ {
             let RegisteredWebhook {
@@ -123,7 +124,8 @@ impl RegisteredWebhook {
             .iter()
             .flat_map(|chain| chain.rules.iter().map(|rule| (rule, chain.namespace.is_some())));
         for (rule, is_namespaced) in registered.filter(|(rule, _)| !rule.is_by_kind_alone()) {
-            // Rules of webhooks cannot select kinds. That is safe, because the chain checks its own rules again.
+            // A webhook's rule cannot select kinds, so it leaves them out. That is safe, because the chain checks its
+            // own rules again.
             let mut rule = Rule {
                 kinds: Matcher::Any,
                 ..rule.clone()
@@ -136,7 +138,7 @@ impl RegisteredWebhook {
             }
         }
         let stages = || chains.iter().flat_map(|chain| chain.stages.iter().copied());
-        // A stage in audit mode refuses nothing, so its failure policy does not count.
+        // A stage in audit mode refuses nothing, so its failure policy does not matter to the webhook.
         let fails_closed =
             stages().any(|stage| stage.mode == Mode::Enforce && stage.failure_policy == FailurePolicy::Fail);
         let failure_policy = registration.failure_policy.unwrap_or(if fails_closed {
@@ -147,7 +149,7 @@ impl RegisteredWebhook {
         let side_effects = if stages().all(|stage| stage.side_effects == SideEffects::None) {
             SideEffects::None
         } else {
-            // This program skips stages with side effects in a dry run.
+            // The webhook has no side effects on a dry run, because this program then skips the stages that have some.
             SideEffects::NoneOnDryRun
         };
         let reinvocation = if stages().any(|stage| stage.reinvocation == Reinvocation::IfNeeded) {
@@ -179,7 +181,7 @@ impl RegisteredWebhook {
         may_match(&self.rules, "", "nodes")
     }
 
-    /// Returns the namespaces to which the webhook is limited; empty for all.
+    /// Returns the namespaces to which the webhook is limited; empty if it is called for all namespaces.
     pub fn namespaces(&self) -> &BTreeSet<String> {
         &self.namespaces
     }
@@ -191,13 +193,13 @@ impl RegisteredWebhook {
         }
     }
 
-    /// Returns the name that the API server shows to users; it is unique in the configuration.
+    /// Returns the name of the webhook, which the API server shows to users. It is unique in the configuration.
     fn name(&self, registration: &Registration) -> String {
         let Registration { name, namespace, .. } = registration;
         let verb = self.verb();
         let first = self.namespaces.first();
-        // The chain `b` of the namespace `a` and the cluster-wide chain `a.b` would get the same name, so webhooks of
-        // namespaces have an additional suffix.
+        // The chain `b` of the namespace `a` and the cluster-wide chain `a.b` would get the same name, so the webhook
+        // of a namespace's chain gets a suffix in addition.
         let subject = self.chain.as_ref().map(|chain| chain.replace('/', "."));
         match (subject.as_ref().or(first), first) {
             (Some(subject), Some(_)) => format!("{subject}.{verb}-namespaced.{name}.{namespace}"),
@@ -258,7 +260,7 @@ impl RegisteredWebhook {
     }
 }
 
-/// Returns the webhook timeout in seconds, 1 to 30: the time of the stages and 250 ms for the answer, rounded up.
+/// Returns the timeout of a webhook in seconds, 1 to 30: the time of its stages and 250 ms for the answer, rounded up.
 fn seconds(stages: Duration) -> u64 {
     const MARGIN: Duration = Duration::from_millis(250);
     let whole = stages.saturating_add(MARGIN);
@@ -266,7 +268,8 @@ fn seconds(stages: Duration) -> u64 {
     whole.as_secs().saturating_add(up).clamp(1, 30)
 }
 
-/// Selects all namespaces, or only those in `only`, except the excluded namespaces.
+/// Returns a selector of the namespaces in `only`, or of all namespaces if `only` is empty. The excluded namespaces are
+/// never selected.
 pub(super) fn namespace_selector(registration: &Registration, only: &BTreeSet<String>) -> Json {
     const NAME: &str = "kubernetes.io/metadata.name";
     let mut names = excluded_namespaces(registration);

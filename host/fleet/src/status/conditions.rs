@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::{LAST_TRANSITION, LONGEST_MESSAGE};
 use crate::chains::EXCEPTION;
 
-/// The reason of a condition for a chain that is in the live table but that no request can reach.
+/// The reason of the condition that reports a chain which is live but never called, because no request can reach it.
 const NEVER_CALLED: &str = "NeverCalled";
 
-/// A condition of a resource, without its type.
+/// A condition in a resource's status, without its type.
 struct Condition {
     /// The status of the condition: true, false, or `None` for `Unknown`.
     holds: Option<bool>,
@@ -29,7 +29,7 @@ impl Condition {
     }
 }
 
-/// The conditions of a definition. An exception has only `accepted` and `live`.
+/// The conditions in a definition's status. For an exception, only `accepted` and `live` are set.
 pub(super) struct Conditions {
     accepted: Condition,
     modules_resolved: Condition,
@@ -44,7 +44,7 @@ pub(super) enum Definition<'a> {
 }
 
 impl Conditions {
-    /// Returns the conditions for this state of a definition; `None` if its state is still unknown.
+    /// Returns the conditions for this state of a definition's version; `None` if the state is not known yet.
     pub(super) fn new(state: &VersionState, live: Option<Definition<'_>>) -> Option<Self> {
         Some(match state {
             VersionState::Live => conditions_of_live(live?),

@@ -56,7 +56,6 @@ fn bad(served: Served, is_transient: bool) -> VersionState {
     VersionState::Bad(bad)
 }
 
-/// Returns the type, the status and the reason of each condition.
 fn conditions(status: &Value) -> Vec<(&str, &str, &str)> {
     let conditions = status["conditions"].as_array().unwrap().iter();
     conditions
@@ -80,8 +79,8 @@ fn the_conditions_of_a_chain_follow_from_its_state() {
         "stage": "Mutating:pods/a", "audit": false, "reason": "r",
         "since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z",
     });
-    // (state, stages, the status and reason of each of the conditions Accepted, ModulesResolved, Live and Enforced,
-    // number of modules, number of mistakes)
+    // (state, stages, the expected status and reason of each of the conditions Accepted, ModulesResolved, Live and
+    // Enforced, number of modules, number of mistakes)
     let unknown = ("Unknown", "NoTable");
     for (state, stages, expected, modules, mistakes) in [
         (
@@ -246,7 +245,7 @@ fn a_chain_that_no_request_reaches_is_not_live() {
             status["conditions"][3]["message"],
             "spec.rules[0] has only `kinds`"
         );
-        // Despite the warning, the chain is in the table.
+        // Although there is a warning, the chain is in the live table, so its status has a revision.
         assert_eq!(status["revision"], 7);
         let written = resource(Some(status));
         assert_eq!(
@@ -265,7 +264,7 @@ fn only_conditions_that_change_get_a_new_time() {
         (&first["observedGeneration"], &first["revision"]),
         (&json!(3), &json!(7))
     );
-    // A later revision does not change the status.
+    // If the host goes to a later revision, the status of an unchanged chain keeps its revision.
     host.status.revision = 8;
     let written = resource(Some(first.clone()));
     assert_eq!(
@@ -281,7 +280,7 @@ fn only_conditions_that_change_get_a_new_time() {
     for (condition, expected) in times.iter().zip(expected) {
         assert_eq!(condition["lastTransitionTime"], expected, "{condition}");
     }
-    // A new version of the chain gets a new revision.
+    // A new version of the chain gets the present revision.
     let mut changed = written;
     changed.object["metadata"]["generation"] = json!(4);
     let third = new_status(&CHAIN, &changed, &VersionState::Live, &host, now).unwrap();
@@ -293,7 +292,7 @@ fn only_conditions_that_change_get_a_new_time() {
 
 #[test]
 fn the_conditions_of_an_exception_follow_from_its_state() {
-    // (whether the exception has expired, its unknown stages, (status, reason) of the condition Live)
+    // (whether the exception has expired, the unknown stages that it names, status and reason of the condition Live)
     for (expired, unknown, expected) in [
         (false, json!([]), ("True", "Live")),
         (false, json!(["there is no stage pods/x"]), ("True", "Live")),
@@ -351,7 +350,7 @@ fn a_status_that_differs_only_in_call_counts_is_written_at_an_interval() {
             Moment::now(),
         )
     };
-    // No stage was called yet.
+    // No stage was called yet, so the status has no counts.
     assert_eq!(write(&json!([]), true, None).unwrap().get(RECENT), None);
     let first = write(&called(10), false, None).unwrap();
     let counted = |status: &Value| {
@@ -363,7 +362,7 @@ fn a_status_that_differs_only_in_call_counts_is_written_at_an_interval() {
         counted(&first),
         json!({"seconds": 300, "calls": 17, "denied": 2, "failed": 4})
     );
-    // Changed counts are written only when they are due.
+    // If only the counts of calls have changed, the status is written only when counts are due.
     assert_eq!(write(&called(11), false, Some(first.clone())), None);
     assert_eq!(write(&called(10), true, Some(first.clone())), None);
     let second = write(&called(11), true, Some(first)).unwrap();
@@ -385,7 +384,7 @@ fn long_messages_in_a_status_are_truncated() {
     let mistakes = status["mistakes"].as_array().unwrap();
     assert_eq!(mistakes.len(), MOST_MISTAKES);
     for text in mistakes.iter().chain([&status["conditions"][0]["message"]]) {
-        // The limit falls inside a character of two bytes, and the whole character is dropped.
+        // The limit falls into a character of two bytes, so that character is dropped.
         assert_eq!(text.as_str().unwrap().len(), LONGEST_MESSAGE - 1);
     }
 }
@@ -418,7 +417,7 @@ fn the_status_of_a_chain_contains_its_rollouts() {
         of(Some(first.clone()), &VersionState::Live, &pass("progressing")),
         None
     );
-    // The progress is kept while the chain is not live.
+    // While the chain is not live, the progress of its rollout is kept.
     let bad = bad(Served::LastVersion, false);
     let kept = of(Some(first.clone()), &bad, &host(&json!([]))).unwrap();
     assert_eq!(kept[ROLLOUTS], first[ROLLOUTS]);
@@ -431,7 +430,7 @@ fn the_status_of_a_chain_contains_its_rollouts() {
         let event = event(&CHAIN, &there, &next).map(|event| (event.is_warning, event.reason));
         assert_eq!(event, expected, "{state}");
     }
-    // Without a rollout, the status has no such field.
+    // Without a rollout, the status has no field for rollouts.
     let none = of(
         Some(first),
         &VersionState::Live,

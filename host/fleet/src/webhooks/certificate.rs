@@ -1,8 +1,8 @@
 //! The webhook server's certificate, which this program issues and renews in a Secret.
 //!
-//! Every certificate has its own CA, with the same validity and a discarded key. A new certificate waits in the Secret
-//! until the API server trusts its CA. A CA stays trusted until it expires, at the same time as its certificate. So
-//! even a replica that is late serves a certificate that is trusted.
+//! Every certificate has its own CA, which expires with it and whose key is discarded. A new certificate waits in the
+//! Secret until the API server trusts its CA. An old CA stays trusted until it expires, so a replica that still serves
+//! the old certificate is trusted too.
 
 use std::time::Duration;
 
@@ -30,7 +30,6 @@ pub(super) const SECRET: ResourceKind = ResourceKind {
     is_namespaced: true,
 };
 
-/// The type of the Secret.
 const TYPE: &str = "kubernetes.io/tls";
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
@@ -41,14 +40,14 @@ const NEXT_KEY: &str = "next.key";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SecretContents {
     served: IdentityPem,
-    /// The next certificate, which is served once the API server trusts its CA.
+    /// The certificate that replaces the served one as soon as the API server trusts its CA.
     next: Option<IdentityPem>,
-    /// The PEM of the CAs of both certificates, and of earlier certificates that have not expired.
+    /// The PEM of the CAs of the served and the next certificate, and of earlier certificates that have not expired.
     pub(super) authorities: String,
 }
 
 impl SecretContents {
-    /// Reads the contents of a Secret; `None` if it lacks a certificate.
+    /// Reads the certificates from a Secret; `None` if it lacks a certificate.
     fn read(secret: &Resource) -> Option<Self> {
         let data = secret.object.get("data")?;
         let text = |key: &str| {
@@ -103,14 +102,14 @@ impl SecretContents {
     }
 }
 
-/// Computes the contents that replace the present contents of the Secret.
+/// Computes the contents of the Secret that follow its present contents.
 struct Renewal<'a> {
     service: &'a Service,
     days: u16,
     now: OffsetDateTime,
-    /// Whether the API server already trusts the CA of the certificate that is served next.
+    /// Whether the API server trusts the CA of the certificate that is to be served next.
     is_trusted: bool,
-    /// Whether the certificate must be replaced even if its replacement is not due yet.
+    /// Whether a new certificate must be issued before less than a third of the old one's validity is left.
     is_early: bool,
 }
 
@@ -142,7 +141,7 @@ impl Renewal<'_> {
         Ok(contents)
     }
 
-    /// Issues a certificate for immediate use. Adds its CA to the PEM in `others`.
+    /// Issues a certificate that is served at once. Adds its CA to the PEM of CAs in `others`.
     fn issue(&self, others: String) -> Result<SecretContents, rcgen::Error> {
         let (authority, issued) = certificates::for_service(self.service, self.days, self.now)?;
         Ok(SecretContents {
@@ -156,7 +155,7 @@ impl Renewal<'_> {
     }
 }
 
-/// The Secret, and the certificate in it that this replica serves.
+/// The Secret with the certificates, and the certificate in it that this replica serves.
 #[derive(Debug)]
 pub(super) struct CertificateSecret {
     pub(super) secret: Resources,
@@ -169,7 +168,7 @@ pub(super) struct CertificateSecret {
 }
 
 impl CertificateSecret {
-    /// Waits until the Secret has a certificate. The first replica issues it.
+    /// Opens the Secret, and waits until it contains a certificate. The first replica issues that certificate.
     pub(super) async fn open(
         cluster: &Cluster,
         registration: &Registration,
@@ -213,7 +212,7 @@ impl CertificateSecret {
         self.secret.get(&self.registration.namespace, &self.name).await
     }
 
-    /// Serves the certificate in the Secret, and each replacement. Never completes.
+    /// Serves the certificate in the Secret, and each certificate that replaces it. Never completes.
     pub(super) async fn follow(&self) {
         let mut pauses = backoff();
         loop {
@@ -224,7 +223,7 @@ impl CertificateSecret {
                     pauses.reset();
                     None
                 }
-                // The watch has already reported the error.
+                // The error is not logged here, because the watch on the Secret reports it.
                 Err(_) => Some(pauses.after_failure()),
             };
             tokio::select! {
@@ -252,7 +251,7 @@ impl CertificateSecret {
         }
     }
 
-    /// Replaces the certificate before it expires, one step per call, and repairs the Secret. Returns whether a
+    /// Takes the next step to replace a certificate before it expires, and repairs the Secret. Returns whether a
     /// certificate waits in the Secret until its CA is trusted.
     pub(super) async fn renew(
         &self,
@@ -265,7 +264,7 @@ impl CertificateSecret {
         let usable = found
             .clone()
             .filter(|contents| contents.is_usable(&self.service, now));
-        // If the Secret lost its certificate, the last one is served until the API server trusts the next.
+        // If the Secret has lost its certificate, replicas serve the last one until the API server trusts a new one.
         let is_lost = usable.is_none() && state.certificate.is_some();
         let basis = usable.or_else(|| state.certificate.clone());
         let contents = Renewal {
@@ -298,8 +297,7 @@ impl CertificateSecret {
         })
     }
 
-    /// Returns the time that must still pass, while the API server trusts the CA, before the next certificate may be
-    /// served.
+    /// Returns how much longer the API server must have the CA before the next certificate may be served.
     pub(super) fn remaining_overlap(&self, state: &ConfigurationState) -> Duration {
         let since = state
             .trusted
@@ -309,7 +307,8 @@ impl CertificateSecret {
     }
 }
 
-/// Returns the contents of the Secret. Creates or repairs the Secret if necessary.
+/// Returns the contents of the Secret. If the Secret is missing or lacks a usable certificate, issues one and writes it
+/// first.
 async fn read_or_create(
     secret: &Resources,
     registration: &Registration,

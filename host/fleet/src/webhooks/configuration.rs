@@ -25,9 +25,9 @@ const VALIDATING: ResourceKind = ResourceKind {
 pub(super) const KINDS: [(Phase, ResourceKind); 2] =
     [(Phase::Mutating, MUTATING), (Phase::Validating, VALIDATING)];
 
-/// The last write of a configuration. It is remembered because an API server drops fields that it does not know, such
-/// as `matchConditions` before Kubernetes 1.27: without this record, the stored object would always differ from the
-/// wanted object.
+/// The last write of a webhook configuration. It is remembered because an API server drops fields that it does not
+/// know, such as `matchConditions` before Kubernetes 1.27. If only the stored object were compared, it would differ
+/// forever, and be written again and again.
 #[derive(Debug)]
 pub(super) struct WrittenConfiguration {
     webhooks: Vec<Value>,
@@ -36,8 +36,8 @@ pub(super) struct WrittenConfiguration {
 }
 
 impl WrittenConfiguration {
-    /// Returns whether the object is the result of writing these webhooks. Returns false after an hour, because an
-    /// updated API server may store more fields.
+    /// Returns whether this is the object that writing these webhooks produced. After an hour, returns false, because
+    /// an API server that was updated meanwhile may store more fields.
     fn matches(&self, found: &Resource, webhooks: &[Value]) -> bool {
         self.webhooks == webhooks
             && self.version.as_deref() == found.metadata("resourceVersion")
@@ -45,8 +45,8 @@ impl WrittenConfiguration {
     }
 }
 
-/// Replaces the webhooks of a configuration if they differ. Returns the kind of the configuration, and the result of
-/// the write.
+/// Replaces the webhooks of a webhook configuration if they differ from `webhooks`. Returns the kind of the
+/// configuration, and the result of the write if there was one.
 pub(super) async fn write(
     resources: &Resources,
     phase: Phase,
@@ -91,7 +91,7 @@ fn set(object: &mut Map<String, Value>, name: &str, webhooks: &[Value]) {
     }
 }
 
-/// Returns whether a configuration has exactly these webhooks, apart from fields that the API server adds.
+/// Returns whether a webhook configuration has exactly these webhooks, apart from fields that the API server adds.
 fn has(found: &Resource, webhooks: &[Value]) -> bool {
     let webhook_list = found.object.get("webhooks").and_then(Value::as_array);
     let there: Vec<_> = webhook_list.into_iter().flatten().map(without_default).collect();
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn webhooks_are_recognized_after_the_api_server_has_stored_them() {
         let own = json!({"name": "w", "rules": [{"resources": ["pods"]}]});
-        // (webhooks of the object, wanted webhooks, whether they are equal)
+        // (webhooks in the stored object, wanted webhooks, whether they count as equal)
         for (there, wanted, expected) in [
             (None, vec![], true),
             (Some(json!([])), vec![], true),

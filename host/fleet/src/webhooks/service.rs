@@ -10,7 +10,7 @@ use super::Inner;
 
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The EndpointSlices of a Service, with only the fields that are needed.
+/// The EndpointSlices of a Service, reduced to the fields that are needed here.
 #[derive(Deserialize)]
 struct Slices {
     items: Vec<Slice>,
@@ -30,12 +30,13 @@ struct Endpoint {
 
 #[derive(Default, Deserialize)]
 struct Conditions {
-    /// Whether the endpoint is ready. Clients should treat a missing field as ready.
+    /// Whether the endpoint is ready. By the API's rules, a missing value means that it is.
     ready: Option<bool>,
 }
 
 impl Slices {
-    /// Returns whether a Pod is ready. Also returns true without slices, because not every cluster has EndpointSlices.
+    /// Returns whether a Pod of the Service is ready. Without EndpointSlices, returns true, because not every cluster
+    /// has them.
     fn may_answer(&self) -> bool {
         let mut endpoints = self
             .items
@@ -80,9 +81,11 @@ impl Inner {
                 let slices = serde_json::from_slice::<Slices>(&answer.body);
                 slices.map_or(true, |slices| slices.may_answer())
             }
-            // The API server lacks EndpointSlices, or the account may not read them, so waiting would not help.
+            // Any other answer means that the API server lacks EndpointSlices, or that the account may not read them.
+            // Then waiting would not help.
             Ok(answer) => !answer.status.is_server_error(),
-            // While the API server is unavailable, no configuration can be written anyway.
+            // The API server is unavailable, so it is asked again. Nothing is lost, because no configuration can be
+            // written meanwhile.
             Err(_) => false,
         }
     }

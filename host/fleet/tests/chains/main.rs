@@ -1,4 +1,4 @@
-//! Tests the store of chains with an API server that keeps its resources in memory.
+//! Tests of the store of chains, with an API server that keeps its resources in memory.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::panic, reason = "a test that cannot go on fails")]
@@ -29,7 +29,7 @@ const PLURAL: &str = "admissionchains";
 const NAMESPACED: &str = "namespacedadmissionchains";
 const EXCEPTIONS: &str = "admissionexceptions";
 
-/// The timeout of operations that should always succeed, long enough for a busy machine.
+/// A timeout that no operation of these tests reaches, even on a busy machine.
 const NEVER: Duration = Duration::from_secs(120);
 
 fn chain(name: &str, stage: &str) -> Value {
@@ -61,7 +61,7 @@ async fn store(setting: &Setting) -> ChainStore {
 
 async fn read(store: &ChainStore) -> Vec<(PathBuf, Value)> {
     let files: Vec<DefinitionFile> = store.read().await.unwrap();
-    // Every text that the store returns is a valid definition.
+    // Every file that the store returns must be a valid definition.
     DefinitionSet::of_files(files.clone()).chains().unwrap();
     let files = files.into_iter();
     files
@@ -83,7 +83,7 @@ async fn written_chains_are_read_back() {
     store.commit(&[change(&path, None, Some(&first))]).await.unwrap();
     assert_eq!(read(&store).await, [(path.clone(), first.clone())]);
 
-    // Annotations of kubectl, other metadata and a status do not change the definition.
+    // If a resource also has a status and more metadata, such as annotations of kubectl, its definition is the same.
     let mut there = setting.server.object(PLURAL, "", "pods").unwrap();
     there["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"});
     there["metadata"]["uid"] = json!("u");
@@ -155,7 +155,7 @@ async fn changes_by_other_clients_are_noticed() {
 #[tokio::test]
 async fn written_exceptions_are_read_back() {
     let setting = Setting::new();
-    // After an update from an earlier version, the CustomResourceDefinition of exceptions is missing.
+    // After an update from an earlier version of this program, the CustomResourceDefinition of exceptions is missing.
     setting.server.remove_kind(EXCEPTIONS);
     setting.server.put(PLURAL, chain("pods", "first"));
     let store = store(&setting).await;
@@ -194,7 +194,7 @@ async fn written_exceptions_are_read_back() {
         };
         tokio::time::timeout(NEVER, wait).await.unwrap();
     }
-    // If a kind disappears after the server has served it, the read fails.
+    // If a kind disappears after the API server has served it, the read fails.
     setting.server.remove_kind(EXCEPTIONS);
     let lost = store.read().await;
     assert!(matches!(lost, Err(StoreError::Refused { .. })), "{lost:?}");
@@ -243,7 +243,7 @@ async fn written_namespaced_chains_are_read_back() {
         .commit(&[change(&path, Some(&first), Some(&second))])
         .await
         .unwrap();
-    // The path must match the namespace and name in the text.
+    // A definition cannot be written to the path of another namespace or name.
     let elsewhere = change(&path, Some(&second), Some(&in_namespace("bakery", "second")));
     let error = store.commit(&[elsewhere]).await.unwrap_err().to_string();
     assert!(

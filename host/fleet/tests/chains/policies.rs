@@ -1,4 +1,4 @@
-//! Tests the store of other systems' policies with an API server that keeps its resources in memory.
+//! Tests of the store of other systems' policies, with an API server that keeps its resources in memory.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -82,7 +82,7 @@ fn chains(files: Vec<DefinitionFile>) -> Vec<(String, usize)> {
         .collect()
 }
 
-/// Reads the store after every change until it returns the expected chains.
+/// Reads the store after every change until it returns these chains, each with this number of stages.
 async fn until(store: &PolicyStore, expected: &[(&str, usize)]) {
     let expected: Vec<_> = expected
         .iter()
@@ -105,7 +105,7 @@ async fn policies_can_be_read_but_not_written() {
         [],
         "the API server has none of the kinds"
     );
-    // Kubernetes 1.28 serves the policies only as v1beta1.
+    // Like Kubernetes 1.28, the server serves admission policies only as v1beta1.
     define_kubernetes(&setting, "v1beta1");
     put_policy(&setting);
     put_binding(&setting);
@@ -217,7 +217,7 @@ async fn policies_disappear_when_their_kind_is_removed_and_return_with_it() {
     until(&store, &[]).await;
     define_template(&setting);
     until(&store, &[("few", 0)]).await;
-    // Gatekeeper defines the kind of the template's constraints.
+    // The API server now serves the kind of constraints that the template defines, as Gatekeeper would have it do.
     setting.server.define_kind(CONSTRAINTS, "few", "Few", false);
     put(&setting, "few", "", json!({}));
     until(&store, &[("few", 1)]).await;

@@ -247,7 +247,6 @@ fn merge(object: &mut Value, patch: &Value) {
     }
 }
 
-/// Returns whether resources of this kind have a status subresource.
 pub(super) fn has_status(plural: &str) -> bool {
     matches!(
         plural,

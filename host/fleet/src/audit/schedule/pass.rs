@@ -1,4 +1,4 @@
-//! An audit of all objects, resource by resource.
+//! Audits all objects, one resource after the other.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -26,7 +26,7 @@ use crate::{
 };
 
 impl Inner {
-    /// Audits all objects, and begins to watch them.
+    /// Audits all objects, and starts a watch on each audited resource.
     pub(super) async fn audit(
         &self,
         host: &Host,
@@ -89,8 +89,8 @@ impl Inner {
             } else {
                 Ok(())
             };
-            // Reports are written after every audit, because the next audit begins at once if this one took longer than
-            // `every`.
+            // The reports are written here and not only after changes, because the next audit begins at once if this
+            // one took longer than `every`.
             let written = report_writer.write(&work.client, &mut work.ledger).await;
             self.report(
                 REPORTS,
@@ -100,7 +100,7 @@ impl Inner {
         Ok(audited)
     }
 
-    /// Writes all reports to this API from now on.
+    /// Makes all further reports be written to this API. `None` means that no reports are written.
     pub(super) fn write_as(&self, reports: Option<ReportApi>, work: &mut AuditState) {
         if work.report_writer.as_ref().map(|report_writer| report_writer.api) != reports {
             work.report_writer = reports.map(|api| ReportWriter::new(api, self.name.clone()));
@@ -108,7 +108,6 @@ impl Inner {
         self.status.lock().reports = reports.map(|api| api.api_version().to_owned());
     }
 
-    /// Records the result of an audit of all objects in the status.
     fn record_pass(&self, ledger: &Ledger, revision: u64, listed: u64, begun: Instant, is_complete: bool) {
         let seconds = begun.elapsed().as_secs_f64();
         metrics::audit_ended(is_complete, seconds);
@@ -143,8 +142,8 @@ impl Inner {
         self.status.lock().objects = verdicts.collect();
     }
 
-    /// Returns whether a resource is audited. Events are not, because they expire. Reports are not, because audits
-    /// write them.
+    /// Returns whether the objects of a resource are audited. Events are not audited, because they expire. Reports are
+    /// not audited, because audits write them.
     fn is_audited(&self, resource: &Resource) -> bool {
         let names = &self.config.resources;
         let group = &*resource.resource.group;
@@ -153,7 +152,7 @@ impl Inner {
         !is_left_out && (names.is_empty() || names.iter().any(|name| resource.is_called(name)))
     }
 
-    /// Lists and audits the objects of a resource, and starts to watch them. Returns the number of objects.
+    /// Lists and audits the objects of a resource, and starts to watch them. Returns the number of listed objects.
     pub(super) async fn list(
         &self,
         audited: &mut ChainAudit,
@@ -185,7 +184,7 @@ impl Inner {
         Ok(listed)
     }
 
-    /// Returns whether the namespace of an object is excluded.
+    /// Returns whether an object is in a namespace that is excluded from audits.
     pub(super) async fn is_excluded(
         &self,
         resource: &Resource,
@@ -206,7 +205,8 @@ impl Inner {
         let is_excluded = self.config.excluded_namespaces.contains(namespace)
             || match self.cluster.labels(namespace).await {
                 Ok(labels) => labels.contains_key(IGNORE_LABEL),
-                // A namespace whose labels cannot be read is audited; the next audit reads them again.
+                // If the labels of the namespace cannot be read, its objects are audited. The next audit tries again to
+                // read them.
                 Err(_) => false,
             };
         known.insert(namespace.clone(), is_excluded);

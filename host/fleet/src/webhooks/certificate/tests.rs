@@ -8,7 +8,7 @@ fn service() -> Service {
     Service::new("hooks", "hooks-system")
 }
 
-/// Returns the contents with which `found` is replaced this number of days from now.
+/// Returns the contents of the Secret that follow `found`, this number of days from now.
 fn after(days: i64, found: Option<&SecretContents>, is_trusted: bool, is_early: bool) -> SecretContents {
     let renewal = Renewal {
         service: &service(),
@@ -29,10 +29,11 @@ fn a_certificate_is_replaced_in_steps_before_it_expires() {
     let first = after(0, None, false, false);
     assert!(first.is_usable(&service(), OffsetDateTime::now_utc()));
     assert_eq!((first.next.as_ref(), count(&first)), (None, 1));
-    // A certificate is served for two thirds of its validity.
+    // Until two thirds of its validity have passed, no replacement for a certificate is issued.
     assert_eq!(after(59, Some(&first), true, false), first);
 
-    // While a new certificate waits for the API server's trust, the old one is served and no further one is issued.
+    // While the API server does not trust the new certificate's CA yet, the old certificate is served, and no further
+    // one is issued.
     let announced = after(61, Some(&first), true, false);
     assert_eq!((&announced.served, count(&announced)), (&first.served, 2));
     let next = announced.next.clone().unwrap();
@@ -41,7 +42,7 @@ fn a_certificate_is_replaced_in_steps_before_it_expires() {
     assert_eq!((&replaced.served, &replaced.next), (&next, &None));
     assert_eq!(replaced.authorities, announced.authorities);
 
-    // The first CA remains trusted while a replica could still serve the first certificate.
+    // The first CA remains trusted until it expires, because a replica could still serve the first certificate.
     assert_eq!(after(89, Some(&replaced), true, false), replaced);
     let alone = after(91, Some(&replaced), true, false);
     assert_eq!((&alone.served, count(&alone)), (&next, 1));
@@ -52,8 +53,8 @@ fn a_certificate_that_cannot_be_served_is_replaced_at_once() {
     let first = after(0, None, false, false);
     let other = after(0, None, false, false);
     let now = OffsetDateTime::now_utc();
-    // In each of these cases the certificate cannot be served: the CA is not trusted, the key is not the certificate's,
-    // or the certificate has expired.
+    // For each of three reasons the certificate cannot be served: its CA is not trusted, the key belongs to another
+    // certificate, or it has expired.
     let foreign = SecretContents {
         authorities: other.authorities.clone(),
         ..first.clone()
@@ -67,7 +68,7 @@ fn a_certificate_that_cannot_be_served_is_replaced_at_once() {
         assert!(made.is_usable(&service(), later));
         assert!(made.served != found.served && made.next.is_none());
     }
-    // A waiting certificate replaces the first one.
+    // If the served certificate has expired, the certificate that waits in the Secret replaces it.
     let announced = after(61, Some(&first), true, false);
     let next = announced.next.clone().unwrap();
     assert_eq!(after(91, Some(&announced), false, false).served, next);
