@@ -1,8 +1,9 @@
-//! Users, their tokens and permissions, clusters, and the credentials that agents report.
+//! Users, their tokens and permissions, clusters, and the credentials of clusters that agents report.
 //!
-//! The accounts are stored in a database: a file of SQLite, or MySQL for several gateways. Requests are authorized by a
-//! [`Directory`], a copy of the database in memory that is read in one transaction after every change. So requests do
-//! not wait for the database, and are answered while it is unavailable.
+//! The accounts are stored in a database: a SQLite file for one gateway, or MySQL for several gateways. Requests are
+//! authorized by a [`Directory`], a copy of the database in memory. After every change, the copy is read again in one
+//! transaction. Because of the copy, requests do not wait for the database, and are answered while the database is
+//! unavailable.
 
 mod agents;
 mod changes;
@@ -55,10 +56,11 @@ use crate::{metric_names, status::AccountsStatus};
 
 /// The interval at which this gateway checks whether another gateway has changed the database.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// The timeout of a check of the database, so that a server that hangs does not prevent the next check.
+/// The timeout of each check for changes in the database. It ends a check of a server that hangs, so that the next
+/// check can begin.
 const POLL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Users and clusters. Cheap to clone; lives as long as the gateway.
+/// The users and clusters of a gateway. Cheap to clone; lives as long as the gateway.
 #[derive(Clone, Debug)]
 pub struct Accounts(Arc<Inner>);
 
@@ -67,13 +69,13 @@ struct Inner {
     database: Database,
     keys: KeyFile,
     directory: watch::Sender<Option<Arc<Directory>>>,
-    /// Held while the database is read, so that an older copy does not replace a newer one.
+    /// Held while the database is read, so that of two concurrent reads the older one cannot replace the newer one.
     loading: tokio::sync::Mutex<()>,
     stale_reason: Mutex<Option<String>>,
     register_token_lifetime: Duration,
     clusters_per_user: usize,
     local_servers: Vec<IpNet>,
-    /// The time at which each cluster last reported a change, by the ID of the cluster.
+    /// The time at which the agent of each cluster last reported changed credentials, by the ID of the cluster.
     reports: Mutex<HashMap<String, Instant>>,
 }
 
@@ -122,7 +124,7 @@ impl Accounts {
         self.0.directory.subscribe()
     }
 
-    /// Returns the reason why the directory may be stale.
+    /// Returns the reason why the directory may be out of date, or `None` if it is up to date.
     pub fn stale_reason(&self) -> Option<String> {
         self.0.stale_reason.lock().clone()
     }
@@ -138,8 +140,8 @@ impl Accounts {
         }
     }
 
-    /// Waits until the user no longer has this permission for the target: the token was revoked or has expired, the
-    /// permission was withdrawn, or the user or cluster was removed.
+    /// Waits until this session no longer has this permission for the target: because the token was revoked or has
+    /// expired, the permission was withdrawn, or the user or cluster was removed.
     pub async fn until_denied(&self, session: &Session, target: &AccessTarget, needed: Permission) -> Denied {
         let check = |directory: &Directory| {
             let current = directory.session(session.digest)?;
@@ -159,7 +161,7 @@ impl Accounts {
             .await
     }
 
-    /// Repeats the check after every change until it fails, and returns why it fails.
+    /// Repeats `check` with every new directory until it fails, and returns why it fails.
     async fn until(&self, check: impl Fn(&Directory) -> Result<(), Denied>) -> Denied {
         let mut changes = self.changes();
         loop {
@@ -168,13 +170,13 @@ impl Accounts {
                 return denied;
             }
             if changes.changed().await.is_err() {
-                // Never reached, because `self` owns the sender.
+                // `changed` never fails, because `self` owns the sender.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Opens the database, and reads it again after every change. Never returns.
+    /// Opens the database, and reads the directory from it after every change. Never returns.
     pub async fn follow(&self) {
         gauge!(metric_names::ACCOUNTS_READ).set(0);
         let mut is_open = false;
@@ -199,7 +201,8 @@ impl Accounts {
         Ok(())
     }
 
-    /// Reads the whole database. The result may be older than the current directory if a backup was restored.
+    /// Reads the whole database into the directory. After the restoration of a backup, the new directory can be older
+    /// than the current one.
     async fn load(&self) -> Result<(), AccountsError> {
         let Inner {
             database,
@@ -242,7 +245,7 @@ impl Accounts {
     }
 
     /// Commits a change, writes it to the audit log, and reads the directory again. If the directory cannot be read,
-    /// the change is made nevertheless, and the next poll reads the directory.
+    /// the change is committed nevertheless, and the next poll reads the directory.
     async fn commit(
         &self,
         change: DatabaseTransaction,
@@ -260,7 +263,7 @@ impl Accounts {
             }
             Ok(())
         };
-        // If the client disconnects, only this waiting future is dropped, and the change is still logged.
+        // The change runs in a task, so that it is logged although the client disconnects, which drops this future.
         let committed = tokio::spawn(work.in_current_span()).await;
         committed.unwrap_or_else(|error| Err(AccountsError::Unavailable(error.to_string())))
     }

@@ -1,4 +1,5 @@
-//! Routes for users and clusters of a gateway. Every change is in the audit log, with the user who made it.
+//! Routes of the admin API for the users and clusters of a gateway. Every change is in the audit log, with the user who
+//! made it.
 
 mod health;
 mod types;
@@ -26,7 +27,7 @@ const SHORTEST_LIFETIME: Duration = Duration::from_secs(60);
 
 const REFUSALS: &[u16] = &[404, 408, 409, 413, 415, 503];
 
-/// Returns the routes. Their handlers get the [`Accounts`] from the extensions of the port.
+/// Returns the routes for users and clusters. Their handlers get the [`Accounts`] from the extensions of the port.
 #[rustfmt::skip]
 pub fn routes() -> Vec<Route> {
     let (read, admin) = (Some(Role::Read), Some(Role::Admin));

@@ -17,7 +17,7 @@ use http_body_util::{BodyExt, Limited};
 
 use super::{error::GatewayError, yaml};
 
-/// The content types of YAML. bcs-api accepts only the first.
+/// The content types of YAML bodies. bcs-api accepts only the first of them.
 const YAML: [&str; 2] = ["application/x-yaml", "application/yaml"];
 
 pub(super) fn is_yaml(head: &Parts) -> bool {
@@ -32,7 +32,7 @@ pub(super) fn is_yaml(head: &Parts) -> bool {
     YAML.iter().any(|yaml| essence.eq_ignore_ascii_case(yaml))
 }
 
-/// Reads the body of this request as JSON, and updates the headers of the request.
+/// Reads the body of a request and converts it to JSON. Changes the headers of the request to fit the JSON.
 pub(super) async fn converted(
     head: &mut Parts,
     body: Body,
@@ -59,7 +59,7 @@ pub(super) async fn converted(
     Ok(Body::from(json))
 }
 
-/// Records whether a body was cut off at its limit.
+/// Whether a request body was cut off because it reached the limit. Clones share the value.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CutOff(Arc<AtomicBool>);
 
@@ -69,7 +69,7 @@ impl CutOff {
     }
 }
 
-/// Returns a body that streams the body of this request up to the limit.
+/// Returns a body that streams the request's body up to the limit.
 pub(super) async fn streamed(
     head: &mut Parts,
     body: Body,
@@ -77,8 +77,8 @@ pub(super) async fn streamed(
 ) -> Result<(Body, CutOff), GatewayError> {
     let announced = http_body::Body::size_hint(&body).lower();
     if usize::try_from(announced).map_or(true, |announced| announced > limits.size) {
-        // The header is removed so that `collect` reads and discards the rest of the body. Otherwise, the client might
-        // not see the reply.
+        // Without this header, `collect` reads and discards the rest of the body. If the rest stayed unread, the client
+        // might not see the reply.
         head.headers.remove(http::header::CONTENT_ENCODING);
         return match limits.collect(head, body).await {
             Err(error) => Err(GatewayError::from(&error.end())),

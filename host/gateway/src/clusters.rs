@@ -1,4 +1,4 @@
-//! The clusters that a gateway knows, and their drivers.
+//! The clusters that a gateway knows from its configuration and from ZooKeeper, and their drivers.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,12 +15,13 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{config::GatewayConfig, consoles::Hosts, error::GatewayError};
 use crate::{metric_names, status::GatewayCluster};
 
-/// The listed and the discovered clusters, followed until this is dropped.
+/// The clusters that the configuration lists, and the clusters that are discovered in ZooKeeper. The discovery ends
+/// when this is dropped.
 #[derive(Debug)]
 pub(super) struct Clusters {
     known: watch::Receiver<Arc<KnownClusters>>,
     path: Option<NodePath>,
-    /// The longest time that a request waits for the first list of clusters.
+    /// The longest time that a request waits until the list of clusters is read for the first time.
     wait: Duration,
     _watch: Option<AbortOnDropHandle<()>>,
 }
@@ -28,10 +29,10 @@ pub(super) struct Clusters {
 #[derive(Debug, Default)]
 pub(super) struct KnownClusters {
     pub(super) clusters: BTreeMap<ClusterId, Arc<Drivers>>,
-    /// Whether the list of clusters was ever read.
+    /// Whether the list of clusters has ever been read from ZooKeeper.
     pub(super) is_known: bool,
     pub(super) stale_reason: Option<String>,
-    /// Whether these clusters count in the metric of known clusters, which has only Mesos clusters.
+    /// Whether the number of these clusters is in the metric of known clusters.
     is_counted: bool,
 }
 
@@ -44,13 +45,13 @@ impl KnownClusters {
     }
 }
 
-/// The drivers of one cluster. Live as long as the cluster is known or a request to them is in flight.
+/// The drivers of one cluster. They live as long as the cluster is known or a request to them is in flight.
 #[derive(Debug)]
 pub(super) struct Drivers {
     pub(super) id: ClusterId,
     pub(super) upstream: Upstream,
     discovery: Option<Discovery>,
-    /// The hosts on which consoles may be opened.
+    /// The hosts of the cluster, on which consoles may be opened.
     pub(super) hosts: Hosts,
     _checking: Option<AbortOnDropHandle<()>>,
 }
@@ -76,7 +77,7 @@ impl Drivers {
         })
     }
 
-    /// Returns the reason why no driver can be reached, if it is known without a request.
+    /// Returns the reason why no driver of the cluster can be reached, or `None` if that is known only after a request.
     pub(super) fn no_driver(&self) -> Option<&'static str> {
         let servers = self.followed()?;
         (servers.is_known && servers.servers.is_empty()).then_some("no driver of it is registered")
@@ -94,7 +95,7 @@ impl Drivers {
         }
     }
 
-    /// Returns the reason why requests to the drivers fail, or why the list of drivers may be stale.
+    /// Returns the reason why requests to the cluster's drivers fail, or why the list of drivers may be out of date.
     fn problem(&self) -> Option<String> {
         let servers = self.followed()?;
         match (&servers.stale_reason, self.no_driver()) {
@@ -107,7 +108,7 @@ impl Drivers {
 }
 
 impl Clusters {
-    /// Starts to follow the clusters: the clusters in the configuration, and the clusters that are discovered in
+    /// Starts to follow the clusters that the configuration lists, and the clusters that are discovered in the ensemble
     /// `service`.
     pub(super) fn start(config: &GatewayConfig, service: Option<&ZooKeeper>) -> Self {
         let listed = config.clusters.iter().map(|(id, servers)| {
@@ -125,7 +126,7 @@ impl Clusters {
         )
     }
 
-    /// Follows these listed clusters, and the clusters that are found below this node of a ZooKeeper ensemble.
+    /// Starts to follow the clusters below this node of a ZooKeeper ensemble. They are added to the listed clusters.
     pub(super) fn following(
         drivers: &UpstreamConfig,
         listed: BTreeMap<ClusterId, Arc<Drivers>>,
@@ -159,11 +160,11 @@ impl Clusters {
         }
     }
 
-    /// Returns the drivers of this cluster. Waits up to `wait` for the first list of clusters.
+    /// Returns the drivers of this cluster. Waits up to `wait` until the list of clusters is read for the first time.
     pub(super) async fn find(&self, id: &str) -> Result<Arc<Drivers>, GatewayError> {
         let mut known = self.known.clone();
         let is_decided = |known: &Arc<KnownClusters>| known.is_known || known.clusters.contains_key(id);
-        // An error means that the task that follows the clusters has ended, so the last known clusters are used.
+        // `wait_for` fails only if the task that follows the clusters has ended. Then the last known clusters are used.
         let _ = tokio::time::timeout(self.wait, known.wait_for(is_decided)).await;
         let known = self.now();
         let reason = match known.clusters.get(id) {
@@ -189,7 +190,7 @@ impl Clusters {
     }
 }
 
-/// Keeps the known clusters up to date: the clusters in ZooKeeper, and the listed clusters.
+/// Keeps the known clusters up to date: the clusters that the configuration lists, and the clusters in ZooKeeper.
 struct ClusterWatch {
     zookeeper: ZooKeeper,
     children: Followed<String>,
@@ -208,8 +209,8 @@ impl ClusterWatch {
         }
     }
 
-    /// Returns the clusters that are listed or have a node with one of these names. Clusters that were known before
-    /// keep their drivers.
+    /// Returns the clusters that the configuration lists, and the clusters with a node of one of these names. Clusters
+    /// that were known before keep their drivers.
     fn known(&self, names: &ChildList<String>) -> KnownClusters {
         let before = self.sender.borrow().clone();
         let listed = before
@@ -219,7 +220,8 @@ impl ClusterWatch {
         let mut clusters: BTreeMap<_, _> = listed
             .map(|(id, drivers)| (id.clone(), drivers.clone()))
             .collect();
-        // Names that are not cluster IDs are skipped: they belong to drivers that register next to clusters.
+        // A name that is not the ID of a cluster is skipped: it belongs to a driver, which registers next to the nodes
+        // of clusters.
         for id in names
             .children
             .iter()

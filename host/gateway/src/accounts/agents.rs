@@ -19,13 +19,15 @@ use super::{
     rows::digest_text,
 };
 
-/// The minimum time between two changes that one cluster reports.
+/// The minimum time between two reports of changed credentials for one cluster.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
-/// The maximum number of addresses in a report. Each of them is checked regularly.
+/// The maximum number of API server addresses in a report. It is limited because the gateway regularly checks each
+/// address.
 const MOST_ADDRESSES: usize = 16;
-/// The longest address, in bytes. Even with a port added, it has to fit into a frame of a tunnel.
+/// The longest address of an API server in a report, in bytes. The address has to fit into a frame of a tunnel,
+/// together with a port that may be added.
 const LONGEST_ADDRESS: usize = 92;
-/// The maximum size of all addresses in a report together, in bytes.
+/// The maximum total size of all API server addresses in a report, in bytes.
 const LONGEST_ADDRESSES: usize = 2048;
 const LONGEST_CA: usize = 64 * 1024;
 const LONGEST_TOKEN: usize = 8 * 1024;
@@ -33,9 +35,9 @@ const LONGEST_DOMAIN: usize = 253;
 
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The addresses of API servers, each `https://{host}:{port}`, separated by `;`.
+    /// The addresses of the cluster's API servers, each `https://{host}:{port}`, separated by `;`.
     pub server_addresses: String,
-    /// The CAs, as PEM.
+    /// The CAs that sign the certificates of the cluster's API servers, as PEM.
     pub ca: String,
     pub user_token: Secret,
     pub cluster_domain: String,
@@ -54,7 +56,7 @@ impl Accounts {
         let is_new = |token: &super::RegisterToken| token.used_at.is_none();
         if cluster.register_token.as_ref().is_some_and(is_new) {
             let mut change = self.0.database.change().await?;
-            // The statement compares the digest, because the token may have been replaced since it was checked.
+            // The digest is compared in the statement, because the token may have been replaced since it was checked.
             query("UPDATE admittance_register_tokens SET used_at = ? WHERE cluster_id = ? AND digest = ?")
                 .bind(seconds(now()))
                 .bind(cluster_id.to_owned())
@@ -68,7 +70,7 @@ impl Accounts {
         Ok(directory.agent(cluster_id, register_token)?.clone())
     }
 
-    /// Stores the credentials that an agent reports for its cluster, if they changed.
+    /// Stores the credentials that an agent reports for its cluster, unless equal credentials are stored.
     pub async fn report(
         &self,
         cluster_id: &str,
@@ -127,7 +129,8 @@ impl Accounts {
         Ok(())
     }
 
-    /// Refuses a change too soon after the last one, because every gateway reads the whole database after a change.
+    /// Returns an error if the cluster's last change was too recent. The rate is limited because every gateway reads
+    /// the whole database after a change.
     fn limit_reports(&self, cluster_id: &str) -> Result<(), AccountsError> {
         let mut reports = self.0.reports.lock();
         let now = Instant::now();
@@ -139,12 +142,13 @@ impl Accounts {
         Ok(())
     }
 
-    /// Returns whether the gateway may connect to this IP address, to which the host name of an API server resolves.
+    /// Returns whether the gateway may connect to this IP address of an API server.
     pub(crate) fn may_connect(&self, ip: IpAddr) -> bool {
         !is_local(ip) || is_listed(ip, &self.0.local_servers)
     }
 
-    /// Returns the credentials in a report if the gateway may connect to all of their addresses without a tunnel.
+    /// Returns the credentials in a report, or an error if the gateway must not connect directly to one of the API
+    /// servers in it.
     pub(super) fn reachable(&self, report: Report) -> Result<Credentials, AccountsError> {
         let credentials = report.credentials()?;
         let local = &self.0.local_servers;
@@ -157,7 +161,7 @@ impl Accounts {
 }
 
 impl Report {
-    /// Parses and checks the report, whether it comes from an agent, another gateway or the database.
+    /// Parses and checks the report. It may come from an agent, from another gateway or from the database.
     pub(crate) fn credentials(self) -> Result<Credentials, AccountsError> {
         self.check()?;
         let addresses = self.server_addresses.split(';').filter(|text| !text.is_empty());
@@ -187,7 +191,7 @@ impl Report {
         })
     }
 
-    /// Checks the size and form of all fields, but not whether the gateway may connect to the addresses.
+    /// Checks the size and form of all fields of the report, but not whether the gateway may connect to its addresses.
     fn check(&self) -> Result<(), AccountsError> {
         let too_long = [
             ("server_addresses", self.server_addresses.len(), LONGEST_ADDRESSES),
@@ -241,7 +245,7 @@ fn address(text: &str) -> Result<Uri, AccountsError> {
     Ok(uri)
 }
 
-/// Returns why the gateway must not connect to an address without a tunnel; `None` if it may.
+/// Returns why the gateway must not connect to an address without a tunnel, or `None` if it may.
 fn refusal(uri: &Uri, local: &[IpNet]) -> Option<AccountsError> {
     let host = uri.host().unwrap_or_default();
     match host_address(host) {

@@ -1,4 +1,5 @@
-//! Changes by administrators and users. Each is one transaction, and one line of the audit log.
+//! Changes to users and clusters, made by administrators and users. Each change is one transaction, and one line of the
+//! audit log.
 
 use std::{fmt::Display, sync::Arc, time::Duration};
 
@@ -17,14 +18,15 @@ use super::{
 
 const REGISTER_TOKEN_LENGTH: usize = 128;
 const IDENTIFIER_LENGTH: usize = 16;
-/// The length of the suffix that distinguishes clusters to which several projects gave the same ID.
+/// The length of a random suffix in the gateway's IDs of clusters. It distinguishes clusters that have the same ID in
+/// several projects of the platform.
 const BCS_SUFFIX_LENGTH: usize = 8;
 const LONGEST_CLUSTER_ID: usize = 100;
 const LONGEST_PROJECT_ID: usize = 32;
 const LONGEST_GROUP: usize = 190;
 const MOST_GROUPS: usize = 32;
 
-/// The register token of an agent. It is shown only once.
+/// A new register token of an agent. Its value is shown only in this reply.
 #[derive(Clone, Debug)]
 pub struct CreatedRegisterToken {
     pub value: Secret,
@@ -39,7 +41,7 @@ pub enum ClusterName {
 }
 
 impl ClusterName {
-    /// Checks the name of a cluster, and its project if the platform manages the cluster.
+    /// Returns the checked name of a cluster. `bcs` is its project and kind if the platform manages the cluster.
     pub fn new(name: &str, bcs: Option<(&str, ClusterKind)>) -> Result<Self, AccountsError> {
         let is_part = |text: &str, longest| {
             let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -78,7 +80,7 @@ pub(super) fn unavailable(error: impl Display) -> AccountsError {
     AccountsError::Unavailable(error.to_string())
 }
 
-/// Returns the time at which a lifetime ends, or `now` if that time is too late for the clock.
+/// Returns the time at which a lifetime that begins now ends, or `now` if the clock cannot represent that time.
 pub(super) fn after(now: Moment, lifetime: Duration) -> Moment {
     Moment(now.0.checked_add(lifetime).unwrap_or(now.0))
 }
@@ -115,8 +117,8 @@ impl Accounts {
     /// Deletes a user with all tokens and permissions, but not the clusters that the user created.
     pub async fn delete_user(&self, by: &str, name: &str) -> Result<(), AccountsError> {
         let mut change = self.0.database.change().await?;
-        // The user's clusters lose their creator, because some versions of MySQL reuse the number of a deleted user
-        // after a restart.
+        // The creator is removed from the user's clusters. Otherwise, a new user could inherit them, because some
+        // versions of MySQL reuse the number of a deleted user after a restart.
         query(
             "UPDATE admittance_clusters SET creator_id = ? \
              WHERE creator_id = (SELECT id FROM admittance_users WHERE name = ?)",
@@ -200,7 +202,7 @@ impl Accounts {
         cluster.ok_or_else(|| AccountsError::Unknown("cluster", id.to_owned()))
     }
 
-    /// Deletes a cluster with its credentials, its register token and the permissions for it.
+    /// Deletes a cluster with its credentials, its register token and all permissions for the cluster.
     pub async fn delete_cluster(&self, by: &str, id: &str) -> Result<(), AccountsError> {
         let mut change = self.0.database.change().await?;
         let deleted = query("DELETE FROM admittance_clusters WHERE id = ?").bind(id.to_owned());
@@ -210,7 +212,8 @@ impl Accounts {
         self.commit(change, by, "delete cluster", id).await
     }
 
-    /// Creates a register token. If the cluster already has one, `rotate` replaces it; without `rotate`, this fails.
+    /// Creates a register token for a cluster. If the cluster has one, `rotate` replaces it; without `rotate`, this
+    /// fails.
     pub async fn create_register_token(
         &self,
         by: &str,
@@ -252,8 +255,8 @@ impl Accounts {
             .await
     }
 
-    /// Sets the access of a user to a cluster; `None` withdraws it. [`Access::Cluster`] to a Mesos cluster is an error,
-    /// because Mesos clusters have no role bindings.
+    /// Sets the access of a user to a cluster, or withdraws it if the access is `None`. [`Access::Cluster`] to a Mesos
+    /// cluster is an error, because Mesos clusters have no role bindings.
     pub async fn grant(
         &self,
         by: &str,

@@ -8,11 +8,12 @@ use super::Secret;
 #[derive(Clone, Debug)]
 pub struct AccountsConfig {
     pub database: DatabaseConfig,
-    /// The file with the keys that encrypt the tokens of clusters.
+    /// The file with the keys that encrypt secrets in the database, such as the tokens of clusters.
     pub key_file: PathBuf,
-    /// Whether the key file is created if it is missing.
+    /// Whether the gateway creates the key file if the file is missing.
     pub creates_key: bool,
-    /// The time within which an agent has to use a new register token for the first time.
+    /// The time within which an agent has to use a new register token for the first time. Afterwards, an unused token
+    /// is invalid.
     pub register_token_lifetime: Duration,
     /// The maximum number of clusters that a user may create. Super users may create any number. Default: 50.
     pub clusters_per_user: usize,
@@ -29,9 +30,9 @@ impl AccountsConfig {
 
 #[derive(Clone, Debug)]
 pub enum DatabaseConfig {
-    /// A SQLite file, which only one gateway can use.
+    /// A SQLite file as the database. Only one gateway can use it.
     Sqlite(PathBuf),
-    /// A MySQL server, which several gateways can share.
+    /// A MySQL server as the database. Several gateways can share it.
     MySql(MySqlConfig),
 }
 
@@ -42,7 +43,8 @@ pub struct MySqlConfig {
     pub database: String,
     pub user: String,
     pub password: Option<Secret>,
-    /// The PEM file of the trusted CAs. Without one, the connection is not encrypted.
+    /// The PEM file of the CAs that may sign the certificate of the MySQL server. Without a file, the connection is not
+    /// encrypted.
     pub ca: Option<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! Opens and migrates the database, and reads its whole content.
+//! Opens and migrates the database of users and clusters, and reads its whole content.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -24,9 +24,11 @@ use super::{
     Report, TokenId, User, UserId, directory::UserToken, role_grants::role_grants,
 };
 
-/// The table that records the migrations. Other programs that use the same database have no table of this name.
+/// The table that records the migrations. Its name differs from the tables of other programs that may use this
+/// database.
 const MIGRATIONS: &str = "admittance_migrations";
-/// The migrations that create and change the tables, oldest first: the name of each, and its statements.
+/// The migrations that create and change the tables in SQLite, oldest first: the name of each migration, and its
+/// statements.
 const SQLITE_STEPS: [(&str, &str); 3] = [
     (
         "accounts",
@@ -43,14 +45,15 @@ const MYSQL_STEPS: [(&str, &str); 3] = [
     ("import", include_str!("../../migrations/mysql/0002_import.sql")),
     ("roles", include_str!("../../migrations/mysql/0003_roles.sql")),
 ];
-/// The number of connections. A few are enough, because changes are rare, and a read uses one connection.
+/// The maximum number of connections to the database. A few are enough, because changes are rare, and a read uses one
+/// connection.
 const CONNECTIONS: u32 = 4;
-/// The timeout for getting a connection from the pool, including the time to connect.
+/// The timeout for getting a database connection from the pool, including the time to connect.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
 const REVISION: &str = "SELECT revision FROM admittance_state WHERE id = 1";
 
-/// A connection in a transaction.
+/// A transaction, with the database connection on which it runs.
 pub(super) type DatabaseTransaction = Transaction<'static, Any>;
 
 #[derive(Debug)]
@@ -60,7 +63,7 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Creates a pool, which connects on first use. Must be called in a tokio runtime.
+    /// Creates a pool of database connections, which connects on first use. Must be called in a tokio runtime.
     pub(super) fn new(config: &DatabaseConfig) -> Result<Self, AccountsError> {
         sqlx::any::install_default_drivers();
         let options = AnyConnectOptions::from_str(&url(config)?)?;
@@ -75,7 +78,7 @@ impl Database {
 
     pub(super) async fn migrate(&self) -> Result<(), AccountsError> {
         let steps = if self.is_sqlite {
-            // With this journal mode, readers see a consistent state during a write.
+            // With the journal mode WAL, reads see a consistent state while another connection writes.
             query("PRAGMA journal_mode = WAL").execute(&self.pool).await?;
             SQLITE_STEPS
         } else {
@@ -93,7 +96,7 @@ impl Database {
             .map_err(|error| AccountsError::Unavailable(error.to_string()))
     }
 
-    /// Returns the number of cluster tokens that are stored encrypted.
+    /// Returns the number of cluster tokens that are stored in encrypted form.
     pub(super) async fn sealed(&self) -> Result<i64, AccountsError> {
         self.migrate().await?;
         let count = query_scalar("SELECT COUNT(*) FROM admittance_credentials");
@@ -105,7 +108,8 @@ impl Database {
         Ok(query_scalar(REVISION).fetch_one(&self.pool).await?)
     }
 
-    /// Waits until no gateway has a change in progress, and begins one. No other change can begin before it ends.
+    /// Waits until no gateway is changing the database, and begins a change. No other change can begin until this one
+    /// ends.
     pub(super) async fn change(&self) -> Result<DatabaseTransaction, AccountsError> {
         let mut change = self.pool.begin().await?;
         query("UPDATE admittance_state SET revision = revision + 1 WHERE id = 1")
@@ -123,12 +127,12 @@ impl Database {
     }
 }
 
-/// Returns the revision of the database, including a change in this transaction.
+/// Returns the revision of the database after the changes that this transaction has made so far.
 pub(super) async fn revision_in(transaction: &mut DatabaseTransaction) -> Result<i64, AccountsError> {
     Ok(query_scalar(REVISION).fetch_one(&mut **transaction).await?)
 }
 
-/// Reads the whole content. Credentials that are unchanged since `previous` keep their `Arc`.
+/// Reads the whole content of the database. Credentials that are equal to those in `previous` keep their `Arc`.
 pub(super) async fn read_directory(
     transaction: &mut DatabaseTransaction,
     keys: &KeyFile,
@@ -158,13 +162,13 @@ pub(super) async fn read_directory(
     Ok(directory)
 }
 
-/// Returns the URL of the database: `sqlx` needs a URL to open a database whose kind is known only at run time.
+/// Returns the URL of the database. `sqlx` needs a URL because the kind of the database is known only at run time.
 fn url(config: &DatabaseConfig) -> Result<String, AccountsError> {
     let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     match config {
         DatabaseConfig::Sqlite(path) => {
             let name = path.display();
-            // SQLite would create the file with a mode that lets everybody read it.
+            // The file is created here, because SQLite would create it with a mode that lets everybody read it.
             file::append(path).map_err(|error| AccountsError::Unavailable(format!("{name}: {error}")))?;
             Ok(format!("sqlite://{}?mode=rw", encoded(utf8(path)?)))
         }

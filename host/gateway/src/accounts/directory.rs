@@ -1,4 +1,4 @@
-//! The content of the database at one moment, which authorizes requests.
+//! The content of the database of users and clusters at one moment, which authorizes requests.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -14,7 +14,8 @@ use super::{
     types::{Access, BcsInfo, Cluster, ClusterKind, TokenId, User, UserId},
 };
 
-/// Users, tokens and clusters. They were read in one transaction and never change, so all lookups are consistent.
+/// All users, tokens and clusters, as they were read in one transaction. A directory never changes, so all lookups in
+/// it are consistent.
 #[derive(Debug, Default)]
 pub struct Directory {
     /// The revision of the database, which grows by one with every change.
@@ -22,11 +23,11 @@ pub struct Directory {
     pub(super) users: BTreeMap<UserId, Arc<User>>,
     pub(super) tokens: HashMap<[u8; 32], UserToken>,
     pub(super) clusters: BTreeMap<String, Arc<Cluster>>,
-    /// The IDs of clusters, by their identifiers in the paths of tunnels.
+    /// The gateway's IDs of clusters, by the identifiers that the clusters have in the paths of tunnels.
     pub(super) identifiers: HashMap<String, String>,
-    /// The granted roles as they are stored.
+    /// The grants of roles, as they are stored in the database. They can name users and clusters that do not exist.
     pub(super) grants: BTreeSet<RoleGrant>,
-    /// The granted roles of existing users, by the IDs of the clusters.
+    /// The roles of existing users that result from the grants, by the IDs of the clusters.
     pub(super) bindings: HashMap<String, BTreeSet<GrantedBinding>>,
 }
 
@@ -38,7 +39,7 @@ pub(super) struct UserToken {
     pub(super) expires_at: Moment,
 }
 
-/// An authenticated user, and the token that was sent. The token may have been revoked since.
+/// An authenticated user, with the token that the user sent. The token may have been revoked since the authentication.
 #[derive(Clone, Debug)]
 pub struct Session {
     pub user: Arc<User>,
@@ -47,33 +48,33 @@ pub struct Session {
     pub expires_at: Moment,
 }
 
-/// A cluster, or the drivers of a cluster, that a user wants to access.
+/// The target of a user's request: a cluster, or the drivers of a cluster.
 #[derive(Clone, Debug)]
 pub enum AccessTarget {
     Cluster(String),
-    /// The drivers of a Mesos cluster, by the ID that the platform gives the cluster.
+    /// The drivers of the Mesos cluster that has this ID in the platform.
     Drivers(String),
 }
 
-/// The reason why a token is not accepted. `Display` is the message for the client, as bcs-api words it.
+/// The reason why a token is not accepted. `Display` is the message for the client, in the words of bcs-api.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
-    /// The token is unknown, or was revoked.
+    /// The token of the user is unknown, or was revoked.
     #[error("anonymous requests is forbidden")]
     Unknown,
     #[error("this token has expired for user: {0}")]
     Expired(String),
-    /// The user does not have the permission for the cluster, or the cluster was deleted.
+    /// The user does not have the needed permission for the cluster, or the cluster was deleted.
     #[error("{user} does not have the permission {needed} for the cluster {cluster}")]
     Forbidden {
         user: String,
         cluster: String,
         needed: Permission,
     },
-    /// An agent's cluster is unknown, or has no register token.
+    /// The cluster to which an agent belongs is unknown, or has no register token.
     #[error("no register token found for the cluster: create one")]
     NoRegisterToken,
-    /// The register token of an agent is unknown, was replaced or revoked, or was not used in time.
+    /// The register token of an agent is unknown, was replaced or revoked, or was not used before its deadline.
     #[error("the register token is unknown, expired or revoked: create or rotate it")]
     RegisterToken,
 }
@@ -86,7 +87,8 @@ impl Directory {
 
     /// Returns the current session of a token that was [authenticated](Self::authenticate) earlier.
     pub fn session(&self, digest: TokenDigest) -> Result<Session, Denied> {
-        // Clients cannot choose digests, so the duration of the lookup reveals nothing about other tokens.
+        // A lookup by digest may take a different time for each digest: clients cannot choose the digest of a token, so
+        // its duration reveals nothing about other tokens.
         let token = self.tokens.get(digest.as_bytes()).ok_or(Denied::Unknown)?;
         let user = self.users.get(&token.user).ok_or(Denied::Unknown)?;
         if token.expires_at <= Moment::now() {
@@ -100,7 +102,7 @@ impl Directory {
         })
     }
 
-    /// Returns the cluster with this ID. As in the database of bcs-api, IDs do not distinguish upper and lower case.
+    /// Returns the cluster with this ID. As in the database of bcs-api, the case of letters in the ID does not matter.
     pub fn cluster(&self, id: &str) -> Option<&Arc<Cluster>> {
         let in_any_case = || {
             self.clusters()
@@ -109,8 +111,8 @@ impl Directory {
         self.clusters.get(id).or_else(in_any_case)
     }
 
-    /// Returns the cluster of the platform with this ID. If several projects registered the ID, returns the cluster of
-    /// the first project, since anybody may register the ID of an existing cluster again.
+    /// Returns the cluster with this ID of the platform. If several projects registered the ID, returns the cluster of
+    /// the project that did so first, because anybody may register the ID of an existing cluster again.
     pub fn first_with_platform_id(&self, platform_id: &str) -> Option<&Arc<Cluster>> {
         let has_id = |info: &BcsInfo| info.cluster_id.eq_ignore_ascii_case(platform_id);
         self.clusters()
@@ -142,7 +144,8 @@ impl Directory {
         self.users.get(&id)
     }
 
-    /// Returns the tokens of a user, oldest first: their numbers, when they were created, and when they expire.
+    /// Returns the tokens of a user, oldest first. For each token: its number, when it was created, and when it
+    /// expires.
     pub fn tokens_of(&self, user: UserId) -> impl Iterator<Item = (TokenId, Moment, Moment)> + use<> {
         let matching = self.tokens.values().filter(|token| token.user == user);
         let mut tokens: Vec<_> = matching
@@ -152,7 +155,8 @@ impl Directory {
         tokens.into_iter()
     }
 
-    /// Returns the access of a user to a cluster. Super users have every permission, and creators may edit.
+    /// Returns the access of a user to a cluster, or `None`. Super users have every permission, and the creator of a
+    /// cluster may edit it.
     pub fn access(&self, user: &User, cluster: &Cluster) -> Option<Access> {
         let own = match (user.is_super_user, cluster.creator == user.id) {
             (true, _) => return Some(Access::Permission(Permission::Hooks)),
@@ -165,19 +169,20 @@ impl Directory {
         }
     }
 
-    /// Returns the permission of a user for the management of a cluster. Creators may always edit their clusters.
+    /// Returns the permission of a user to manage a cluster. Creators may always edit their clusters.
     pub fn permission(&self, user: &User, cluster: &Cluster) -> Option<Permission> {
         let own = (cluster.creator == user.id).then_some(Permission::Write);
         own.max(self.access(user, cluster).map(Access::in_management))
     }
 
-    /// Checks that a user has this permission for the management of a cluster.
+    /// Checks that a user has at least this permission to manage a cluster.
     pub fn check(&self, user: &User, cluster: &Cluster, needed: Permission) -> Result<(), Denied> {
         enough(self.permission(user, cluster), user, &cluster.id, needed)
     }
 
-    /// Returns the permission of a user for the drivers of a Mesos cluster. Except for super users, it must be granted:
-    /// even creators have none without a grant, because any user may register a cluster with any ID of the platform.
+    /// Returns the permission of a user for the drivers of a Mesos cluster. Unless the user is a super user, the
+    /// permission must have been granted. Being the cluster's creator is not enough, because any user may register a
+    /// cluster with any ID of the platform.
     fn for_drivers(&self, user: &User, platform_id: &str) -> Option<Permission> {
         if user.is_super_user {
             return Some(Permission::Hooks);
@@ -189,13 +194,13 @@ impl Directory {
         registered
             .filter_map(|cluster| match cluster.grants.get(&user.id)? {
                 Access::Permission(permission) => Some(*permission),
-                // Mesos clusters have no role bindings.
+                // `Access::Cluster` leaves decisions to role bindings, which Mesos clusters do not have.
                 Access::Cluster => None,
             })
             .max()
     }
 
-    /// Checks that a user may send requests that need this permission to the target.
+    /// Checks that a user has at least this permission for the target.
     pub fn may(&self, user: &User, target: &AccessTarget, needed: Permission) -> Result<(), Denied> {
         let (permission, name) = match target {
             AccessTarget::Cluster(id) => {
@@ -208,7 +213,7 @@ impl Directory {
         enough(permission, user, name, needed)
     }
 
-    /// Returns the cluster with this ID if `register_token` is its current register token and is still valid.
+    /// Returns the cluster with this ID if `register_token` is its current register token and has not expired.
     pub fn agent(&self, cluster_id: &str, register_token: &[u8]) -> Result<&Arc<Cluster>, Denied> {
         let digest = TokenDigest::of(register_token);
         let cluster = self.cluster(cluster_id).ok_or(Denied::NoRegisterToken)?;
@@ -272,7 +277,8 @@ mod tests {
         let directory = Directory {
             clusters: [
                 cluster("a", ClusterKind::Mesos, 1, &[(2, Permission::Read)]),
-                // Anybody may register the ID again, but gains no permission by it.
+                // User 3 registers the ID of the cluster again, as anybody may, but gains no permission for the
+                // cluster's drivers.
                 cluster("b", ClusterKind::Mesos, 3, &[(2, Permission::Write)]),
                 cluster("c", ClusterKind::Kubernetes, 4, &[(4, Permission::Hooks)]),
             ]
@@ -296,7 +302,7 @@ mod tests {
         assert_eq!(directory.for_drivers(&user(2, false), "BCS-MESOS-2"), None);
     }
 
-    /// Databases of earlier versions and of bcs-api may have several projects with the same cluster ID.
+    /// Databases of earlier versions and of bcs-api can contain one cluster ID for several projects.
     #[test]
     fn a_platform_id_belongs_to_the_first_cluster_that_has_it() {
         let cluster = |id: &str, created_at| Cluster {

@@ -2,32 +2,32 @@ use std::{fmt::Display, path::PathBuf};
 
 use super::Denied;
 
-/// The reason why users and clusters cannot be read or changed. `Display` is for the client.
+/// The reason why users and clusters cannot be read or changed. `Display` is the message for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccountsError {
     #[error(transparent)]
     Denied(#[from] Denied),
     #[error("{0}")]
     Invalid(String),
-    /// Nothing of this kind (such as `user` or `cluster`) has this name.
+    /// No object of this kind (such as `user` or `cluster`) has this name.
     #[error("there is no {0} `{1}`")]
     Unknown(&'static str, String),
     #[error("the {0} `{1}` already exists")]
     Exists(&'static str, String),
-    /// The ID of a cluster belongs to another project.
+    /// A user wants to create a cluster with an ID of the platform that another project has registered.
     #[error(
         "the cluster ID `{0}` belongs to the project that registered it first: use the cluster of that project, or have \
          an administrator delete it with `admittance clusters delete`"
     )]
     ForeignClusterId(String),
-    /// The rows of bcs-api that cannot be imported with their IDs, each with the reason.
+    /// The rows of bcs-api that cannot be imported because their IDs or names are in use, each with the reason.
     #[error(
         "nothing was imported, because these rows conflict: {}; delete or replace what is in the way here: \
          `admittance users import --replace USER` deletes a user of this gateway with its tokens, in favour of bcs-api's",
         .0.join("; ")
     )]
     ImportConflicts(Vec<String>),
-    /// A user has reached a limit. The text names the limit and says what to do.
+    /// A user has reached a limit, such as a number of clusters. The text names the limit and says what to do.
     #[error("{0}")]
     Quota(String),
     #[error(
@@ -39,7 +39,7 @@ pub enum AccountsError {
     MissingKey { file: PathBuf, sealed: i64 },
     #[error("the cluster reported a change less than {0:?} ago; try again later")]
     TooSoon(std::time::Duration),
-    /// The database is unavailable, or has an invalid value.
+    /// The database is unavailable, or contains an invalid value.
     #[error("the database of users and clusters cannot be used: {0}")]
     Unavailable(String),
 }

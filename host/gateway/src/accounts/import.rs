@@ -31,42 +31,43 @@ use super::{
     },
 };
 
-/// The kinds of imported rows that belong to a cluster.
+/// The names under which imports record that they have handled the credentials and the register token of a cluster.
 const CREDENTIALS: &str = "credentials";
 const REGISTER_TOKENS: &str = "register_tokens";
 
-/// bcs-api's number for the type of plain tokens. `POST users/{id}/tokens` returns them.
+/// bcs-api's number for the type of the plain tokens, which `POST users/{id}/tokens` returns.
 pub(crate) const PLAIN_TOKEN: i64 = 3;
 
-/// The result of an import. Rows that earlier imports copied do not count.
+/// The number of rows that an import copied. Rows that earlier imports copied do not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImportedAccounts {
-    /// The number of users.
+    /// The number of imported users.
     pub users: usize,
-    /// The number of tokens of users.
+    /// The number of imported tokens of users.
     pub tokens: usize,
-    /// The number of clusters.
+    /// The number of imported clusters.
     pub clusters: usize,
-    /// The number of clusters whose credentials were copied.
+    /// The number of clusters whose credentials were imported.
     pub credentials: usize,
-    /// The number of register tokens.
+    /// The number of imported register tokens.
     pub register_tokens: usize,
-    /// The number of permissions.
+    /// The number of imported permissions.
     pub permissions: usize,
-    /// The users of the gateway that were deleted in favour of bcs-api's.
+    /// The users of the gateway that were deleted because they conflicted with users of bcs-api.
     #[serde(default)]
     pub replaced: Vec<String>,
-    /// The rows that were not copied, each with the reason.
+    /// The rows of bcs-api that were not copied, each with the reason.
     pub skipped: Vec<String>,
 }
 
 impl Accounts {
     /// Copies users, tokens, clusters, credentials, register tokens and permissions of bcs-api, in one transaction.
     ///
-    /// A user who is named in `replace` is deleted with all tokens if that resolves a conflict with a user of bcs-api.
-    /// If the user of bcs-api has the same name, that user gets the clusters and permissions of the deleted one. The
-    /// error [`ImportConflicts`](AccountsError::ImportConflicts) has every row that would need another ID.
+    /// A gateway user who is named in `replace` is deleted with all tokens if that resolves a conflict with a user of
+    /// bcs-api. If the user of bcs-api has the same name, that user gets the clusters and permissions of the deleted
+    /// user. If rows cannot keep their IDs, the error [`ImportConflicts`](AccountsError::ImportConflicts) lists all of
+    /// them.
     pub async fn import(&self, by: &str, replace: &[UserName]) -> Result<ImportedAccounts, AccountsError> {
         if self.0.database.is_sqlite {
             return Err(AccountsError::Invalid(
@@ -167,8 +168,8 @@ impl Accounts {
         Ok(insert_token(change, row).await?)
     }
 
-    /// Inserts credentials if the gateway may connect to their addresses, and their CA is usable. bcs-api did not check
-    /// the credentials that agents reported. Returns whether they were inserted.
+    /// Inserts the credentials of a cluster if the gateway may connect to their addresses, and their CA is usable. They
+    /// are checked here because bcs-api did not check them. Returns whether they were inserted.
     async fn insert_source_credentials(
         &self,
         change: &mut DatabaseTransaction,
@@ -176,7 +177,7 @@ impl Accounts {
         done: &mut ImportedAccounts,
     ) -> Result<bool, AccountsError> {
         let report = Report {
-            // The last version of BCS's agent separates addresses with commas.
+            // Commas are replaced because the last version of BCS's agent separates addresses with them.
             server_addresses: reported.server_addresses.replace(',', ";"),
             ca: reported.ca_cert_data,
             user_token: Secret(reported.user_token),
@@ -207,8 +208,8 @@ impl Accounts {
     }
 }
 
-/// Deletes the replaced users, and inserts the imported users. An imported user gets the clusters of the replaced user
-/// with the same name.
+/// Deletes the replaced users of the gateway, and inserts the imported users. If an imported user has the name of a
+/// replaced user, it gets the clusters of that user.
 async fn insert_users(
     change: &mut DatabaseTransaction,
     plan: &Plan,
@@ -236,14 +237,15 @@ async fn insert_users(
     Ok(())
 }
 
-/// Returns the imported user who has the same name as this replaced user.
+/// Returns the imported user who has the name of this replaced user.
 fn successor(plan: &Plan, replaced: UserId) -> Option<UserId> {
     let name = &plan.replaced.get(&replaced)?.name;
     let mut users = plan.users.values();
     users.find(|user| user.name == *name).map(|user| user.id)
 }
 
-/// Inserts the register token of an agent. It does not expire, because the agent already uses it.
+/// Inserts the register token of an imported agent. The token does not expire, because the agent has used it at
+/// bcs-api.
 async fn insert_used_register_token(
     change: &mut DatabaseTransaction,
     cluster: &str,
@@ -259,7 +261,8 @@ async fn insert_used_register_token(
     insert_register_token(change, cluster, &token).await
 }
 
-/// Returns the access that imported users had at bcs-api, and the access of the users whom they replace.
+/// Returns the access that the imported users had at bcs-api, merged with the access of the gateway's users whom they
+/// replace.
 fn permissions(
     source: &[SourcePermission],
     plan: &Plan,

@@ -14,7 +14,7 @@ use ring::{
 use super::types::Secret;
 
 const KEY_LENGTH: usize = 32;
-/// The largest key file, in bytes. It has room for many old keys.
+/// The largest size of a key file, in bytes. A file of this size has room for many old keys.
 const LONGEST_FILE: u64 = 64 * 1024;
 
 /// The keys in a file, one on each line. The first key encrypts new secrets; the other keys decrypt older secrets.
@@ -27,13 +27,13 @@ pub struct KeyFile {
 #[derive(derive_more::Debug)]
 #[debug("Key {{ name: {name:?}, .. }}")]
 struct Key {
-    /// The beginning of the key's digest.
+    /// The first characters of the key's digest, which identify the key in what it has encrypted.
     name: String,
     key: LessSafeKey,
 }
 
 impl KeyFile {
-    /// Reads a file that has to have at least one key.
+    /// Reads the key file, which has to contain at least one key.
     pub fn read(path: &Path) -> Result<Self, String> {
         Ok(Self {
             path: path.to_owned(),
@@ -41,7 +41,7 @@ impl KeyFile {
         })
     }
 
-    /// Writes a file with a new key. Only the current user can read the file.
+    /// Writes a key file with one new key. Only the current user can read the file.
     pub fn create(path: &Path) -> Result<Self, String> {
         use std::io::Write;
 
@@ -56,14 +56,14 @@ impl KeyFile {
         Self::read(path)
     }
 
-    /// Reads the file again. If the file is invalid, the previous keys are kept.
+    /// Reads the key file again. If the file is invalid, the previous keys are kept.
     pub(super) fn reload(&self) -> Result<(), String> {
         self.keys.store(read(&self.path)?.into());
         Ok(())
     }
 
-    /// Encrypts a secret. `row_name` identifies the row that will contain it. Decryption needs the same name, so a copy
-    /// in another row is useless.
+    /// Encrypts a secret. `row_name` identifies the database row that will contain it. Decryption needs this name, so
+    /// the encrypted secret is useless in another row.
     pub(super) fn seal(&self, secret: &Secret, row_name: &str) -> Result<String, String> {
         let keys = self.keys.load();
         let key = keys.first().ok_or("there is no key")?;
@@ -84,7 +84,8 @@ impl KeyFile {
         Ok(format!("{}:{}", key.name, BASE64_STANDARD.encode(bytes)))
     }
 
-    /// Decrypts a secret. Reads the file again if no key fits, because another gateway may have used a newer key.
+    /// Decrypts a secret. If no known key fits, reads the key file again, because another gateway may have encrypted
+    /// with a newer key.
     pub(super) fn reload_and_open(&self, sealed: &str, row_name: &str) -> Result<Secret, String> {
         self.open(sealed, row_name).or_else(|_| {
             self.reload()?;
@@ -92,7 +93,7 @@ impl KeyFile {
         })
     }
 
-    /// Decrypts a sealed secret, and encrypts it with the first key.
+    /// Decrypts a secret, and encrypts it again with the first key of the file.
     pub(super) fn reseal(&self, sealed: &str, row_name: &str) -> Result<String, String> {
         self.open(sealed, row_name)
             .and_then(|secret| self.seal(&secret, row_name))
@@ -149,7 +150,8 @@ fn key(line: &str) -> Option<Key> {
 }
 
 const ALPHANUMERIC: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-/// The length of the part of `ALPHANUMERIC` without capitals. The random parts of IDs use only this part.
+/// The number of characters at the beginning of `ALPHANUMERIC` that are not capitals. The random parts of IDs use only
+/// these characters.
 const LOWER: usize = 36;
 
 /// Returns a random token of this many letters and digits.
@@ -157,7 +159,7 @@ pub(super) fn random_token(length: usize) -> Result<Secret, String> {
     random(length, ALPHANUMERIC.len()).map(Secret)
 }
 
-/// Returns the random part of an ID: lower-case letters and digits.
+/// Returns the random part of an ID: this many lower-case letters and digits.
 pub(super) fn random_suffix(length: usize) -> Result<String, String> {
     random(length, LOWER)
 }
@@ -165,7 +167,7 @@ pub(super) fn random_suffix(length: usize) -> Result<String, String> {
 fn random(length: usize, letters: usize) -> Result<String, String> {
     let source = SystemRandom::new();
     let mut text = String::with_capacity(length);
-    // Bytes from `usable` on are skipped, so that every character has the same probability.
+    // Random bytes from `usable` on are skipped, so that every character has the same probability.
     let usable = 256 / letters * letters;
     while text.len() < length {
         let mut bytes = [0; 64];

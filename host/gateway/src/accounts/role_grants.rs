@@ -1,4 +1,5 @@
-//! The roles of users in Kubernetes clusters, and the lease of the gateway that writes them into the clusters.
+//! The roles that users have in Kubernetes clusters, and the lease of the gateway that writes these roles into the
+//! clusters.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -38,7 +39,8 @@ keywords!(
     WorkloadsManage = "workloads-manage"
 );
 
-/// The origin of a grant. Grants that differ only in their origin are added and deleted independently.
+/// The origin of a grant, such as the configuration. Grants that differ only in their origin are added and deleted
+/// independently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GrantSource {
     Configuration,
@@ -58,7 +60,7 @@ keywords!(
 pub enum GrantedClusters {
     #[display("*")]
     Every,
-    /// One cluster, by its ID at the gateway or in the platform.
+    /// One cluster, by the ID that it has at the gateway or in the platform.
     Named(String),
 }
 
@@ -66,7 +68,7 @@ pub enum GrantedClusters {
 pub enum GrantScope {
     #[display("")]
     Cluster,
-    /// Has the same effect as `Cluster`, but is stored as a different grant.
+    /// The grant has the same effect as with `Cluster`, but is stored as a different grant.
     #[display("*")]
     EveryNamespace,
     Namespace(String),
@@ -82,7 +84,7 @@ pub enum InvalidGrant {
     Namespace(String),
 }
 
-/// A role of a user in clusters.
+/// A role that was granted to a user in some clusters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RoleGrant {
     pub user: UserName,
@@ -97,7 +99,7 @@ pub(crate) enum GrantEdit {
     Add(RoleGrant),
     Remove(RoleGrant),
     ReplaceConfigured(BTreeSet<RoleGrant>),
-    /// Replaces all grants of the authorization system.
+    /// Replaces all grants that come from policies of the authorization system.
     ReplacePolicies(BTreeSet<RoleGrant>),
 }
 
@@ -139,24 +141,24 @@ impl fmt::Display for RoleGrant {
     }
 }
 
-/// A role of a user in one cluster, or in one of its namespaces.
+/// A role that a user has in one cluster, or in one of its namespaces.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct GrantedBinding {
     pub(crate) user: UserName,
     pub(crate) role: GrantedRole,
-    /// The namespace; `None` for the whole cluster.
+    /// The namespace in which the user has the role; `None` for the whole cluster.
     pub(crate) namespace: Option<String>,
 }
 
 impl Directory {
-    /// Returns the gateway's ID for the Kubernetes cluster that a grant names. An ID of the platform stands for the
-    /// cluster of the project that registered the ID first.
+    /// Returns the gateway's ID for the Kubernetes cluster with this name in a grant. If the name is an ID of the
+    /// platform, it means the cluster of the project that registered the ID first.
     pub(crate) fn cluster_of_grant(&self, name: &str) -> Option<&str> {
         let found = self.cluster(name).or_else(|| self.first_with_platform_id(name))?;
         found.is_kubernetes().then_some(&*found.id)
     }
 
-    /// Returns the roles that existing users have in a cluster.
+    /// Returns the roles that existing users have in a cluster, or `None` if there are none.
     pub(crate) fn bindings_in(&self, cluster: &Cluster) -> Option<&BTreeSet<GrantedBinding>> {
         self.bindings.get(&cluster.id)
     }
@@ -165,7 +167,8 @@ impl Directory {
         self.users().any(|user| user.name == *name)
     }
 
-    /// Adds the grants. A user who has no other access to the cluster of a grant gets [`Access::Cluster`] to it.
+    /// Stores the grants in this directory, and gives their users the roles. A user without any access to the cluster
+    /// of a grant gets [`Access::Cluster`] to the cluster.
     pub(super) fn add_grants(&mut self, grants: BTreeSet<RoleGrant>) {
         let users: HashMap<_, _> = self.users().map(|user| (user.name.clone(), user.id)).collect();
         let mut named: HashMap<&str, Option<String>> = HashMap::new();
@@ -210,7 +213,7 @@ impl Directory {
 }
 
 impl Accounts {
-    /// Stores a change of grants. Returns the revision of the database that contains the change.
+    /// Stores a change of role grants. Returns the revision of the database that contains the change.
     pub(crate) async fn edit_role_grants(&self, by: &str, edit: GrantEdit) -> Result<i64, AccountsError> {
         let mut change = self.0.database.change().await?;
         let (action, subject) = match edit {
@@ -239,7 +242,7 @@ impl Accounts {
         Ok(revision)
     }
 
-    /// Takes or renews the lease of the gateway that writes roles, unless another holder's lease is still valid.
+    /// Takes or renews the lease of the gateway that writes roles. Returns `false` if another gateway holds the lease.
     pub(crate) async fn lease_roles(&self, holder: &str, lifetime: Duration) -> Result<bool, AccountsError> {
         let now = seconds(now());
         let lifetime = i64::try_from(lifetime.as_secs()).unwrap_or_default();
@@ -257,7 +260,8 @@ impl Accounts {
     }
 }
 
-/// Deletes grants with the statement `deletion`, and stores `grants`. Returns how many it stored, for the audit log.
+/// Deletes grants with the statement `deletion`, and then stores `grants`. Returns how many grants it stored, for the
+/// audit log.
 async fn replace(
     change: &mut DatabaseTransaction,
     deletion: &'static str,
@@ -353,7 +357,7 @@ mod tests {
         let long = Duration::from_secs(600);
         assert!(accounts.lease_roles("a", long).await.unwrap());
         assert!(!accounts.lease_roles("b", long).await.unwrap());
-        // A renewal with a lifetime of zero ends the lease at once.
+        // Gateway `a` ends its lease at once by renewing it with a lifetime of zero.
         assert!(accounts.lease_roles("a", Duration::ZERO).await.unwrap());
         assert!(accounts.lease_roles("b", long).await.unwrap());
         assert!(!accounts.lease_roles("a", long).await.unwrap());
@@ -392,7 +396,7 @@ mod tests {
         };
         let unknown = UserName::plain("nobody").unwrap();
         let configured = [
-            // IDs are compared as a whole, without regard to case.
+            // The ID `bcs-k8s-1` means only `BCS-K8S-1`, although `BCS-K8S-10` begins with it. Case does not matter.
             grant(&alice, "bcs-k8s-1", "", GrantSource::Configuration),
             grant(&alice, "BCS-K8S-1", "team", GrantSource::Configuration),
             grant(&unknown, "*", "", GrantSource::Configuration),
@@ -409,7 +413,8 @@ mod tests {
         }
         assert_eq!(bindings(&second), (1, Some(Access::Cluster)));
         assert_eq!(bindings(&mesos), (0, None));
-        // The configuration also grants this role, and the grant of the configuration remains.
+        // The removal of the policy removes no role in the first cluster, because the configuration grants that role,
+        // too.
         accounts
             .edit_role_grants("test", GrantEdit::Remove(policy))
             .await

@@ -1,4 +1,4 @@
-//! Writes the rows of the tables.
+//! Writes the rows of users, clusters, tokens and grants in the database.
 
 use admittance::Moment;
 use admittance_net::bearer::TokenDigest;
@@ -14,13 +14,13 @@ pub(super) fn digest_text(digest: TokenDigest) -> String {
     hex::encode(digest.as_bytes())
 }
 
-/// Returns the `row_name` with which the value of a user's token is [sealed](super::KeyFile::seal). It contains a
+/// Returns the `row_name` with which the value of a user's token is [sealed](super::KeyFile::seal). The name contains a
 /// space, so it never equals the name for a cluster's token, which is the cluster's ID.
 pub(super) fn token_row_name(digest: &str) -> String {
     format!("user token {digest}")
 }
 
-/// Inserts a user. If the user's number is [`UserId::NOBODY`], the database chooses a number.
+/// Inserts a user into the database. If the user's number is [`UserId::NOBODY`], the database chooses a number.
 pub(super) async fn insert_user(change: &mut DatabaseTransaction, user: User) -> Result<User, AccountsError> {
     query(
         "INSERT INTO admittance_users (id, name, is_super_user, user_groups, created_at) VALUES (?, ?, ?, ?, ?)",
@@ -43,13 +43,13 @@ pub(super) async fn insert_user(change: &mut DatabaseTransaction, user: User) ->
 
 #[derive(Clone, Debug)]
 pub(super) struct UserTokenRow {
-    /// The number of the token. With `None`, the database chooses one.
+    /// The number of the user's token. With `None`, the database chooses one.
     pub(super) id: Option<TokenId>,
     pub(super) user: UserId,
     pub(super) digest: String,
     pub(super) created_at: Moment,
     pub(super) expires_at: Moment,
-    /// The encrypted value of a token that can be shown again.
+    /// The value of the user's token in encrypted form, if the token can be shown again; `None` otherwise.
     pub(super) sealed_value: Option<String>,
 }
 

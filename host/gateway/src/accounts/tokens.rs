@@ -1,4 +1,4 @@
-//! The tokens of users, and the encryption of all tokens that are stored.
+//! The tokens of users, and the encryption of the tokens of users and clusters in the database.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use super::{
 };
 
 const USER_TOKEN_LENGTH: usize = 32;
-/// The maximum number of tokens of a user. It is needed because some scripts create a token each time they run.
+/// The maximum number of tokens of a user. The limit is needed because some scripts create a token each time they run.
 const MOST_TOKENS: i64 = 32;
 
-/// A token of a user. It is shown only once.
+/// A new token of a user. Its value is shown only in this reply.
 #[derive(Clone, Debug)]
 pub struct CreatedToken {
     pub id: TokenId,
@@ -30,7 +30,7 @@ pub struct CreatedToken {
     pub expires_at: Moment,
 }
 
-/// The result of encrypting all tokens again.
+/// The number of tokens that were encrypted again, and the tokens that were skipped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reencrypted {
     /// The number of clusters whose token is encrypted with the first key.
@@ -38,12 +38,12 @@ pub struct Reencrypted {
     /// The number of user tokens that are encrypted with the first key.
     #[serde(default, rename = "userTokens")]
     pub user_tokens: usize,
-    /// Tokens that could not be decrypted and stay as they are, each with the reason and what to do.
+    /// The tokens that could not be decrypted, each with the reason and what to do. They stay as they are.
     pub skipped: Vec<String>,
 }
 
 impl Accounts {
-    /// Creates another token of a user. Its value is not stored.
+    /// Creates a token of a user, in addition to the user's existing tokens. The value of the token is not stored.
     pub async fn create_token(
         &self,
         by: &str,
@@ -54,8 +54,8 @@ impl Accounts {
         self.insert_new_token(change, by, user, lifetime, false).await
     }
 
-    /// Returns the token that this function created for the user earlier, or that was imported as the user's plain
-    /// token. Creates one if there is none, or if it has expired, was revoked, or cannot be decrypted.
+    /// Returns the token that an earlier call created for the user, or that was imported as the user's plain token.
+    /// Creates a token if there is none, or if the token has expired, was revoked, or cannot be decrypted.
     pub async fn get_or_create_token(
         &self,
         by: &str,
@@ -148,8 +148,8 @@ impl Accounts {
         self.commit(change, by, "revoke token", &subject).await
     }
 
-    /// Encrypts all encrypted tokens again, with the first key of the file. Tokens that cannot be decrypted stay as
-    /// they are.
+    /// Decrypts all encrypted tokens, and encrypts them with the first key of the file. Tokens that cannot be decrypted
+    /// stay as they are.
     pub async fn reencrypt(&self, by: &str) -> Result<Reencrypted, AccountsError> {
         self.0.keys.reload().map_err(AccountsError::Invalid)?;
         let mut change = self.0.database.change().await?;
@@ -197,8 +197,8 @@ impl Accounts {
         Ok(done)
     }
 
-    /// Encrypts a token again, with the first key, and stores it with the statement `update` in the row that `key`
-    /// identifies. The inner error says why the token cannot be decrypted.
+    /// Encrypts a token with the first key, and stores it with the statement `update` in the row that `key` identifies.
+    /// The inner error says why the token cannot be decrypted.
     async fn reseal(
         &self,
         change: &mut DatabaseTransaction,

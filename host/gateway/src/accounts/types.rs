@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub struct UserId(pub i64);
 
 impl UserId {
-    /// No user: numbers begin with 1.
+    /// A number that belongs to no user, because the numbers of users begin with 1.
     pub const NOBODY: Self = Self(0);
 }
 
@@ -47,14 +47,14 @@ pub struct UserName(Arc<str>);
 pub struct InvalidUserName(pub String);
 
 impl UserName {
-    /// The kind of the users that are created in the gateway.
+    /// The kind in the names of the users that are created in the gateway.
     const PLAIN: &str = "plain";
 
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Parses a name. A name without a kind gets the kind `plain`.
+    /// Parses the name of a user. A name without a kind gets the kind `plain`.
     pub fn plain(name: &str) -> Result<Self, InvalidUserName> {
         if name.contains(':') {
             return name.parse();
@@ -62,7 +62,7 @@ impl UserName {
         format!("{}:{name}", Self::PLAIN).parse()
     }
 
-    /// Returns the user's name in clusters, with `.` instead of `:` as in bcs-api.
+    /// Returns the name that the user has in clusters: with `.` instead of `:`, as in bcs-api.
     pub fn impersonated(&self) -> String {
         self.0.replacen(':', ".", 1)
     }
@@ -89,9 +89,11 @@ impl FromStr for UserName {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// The gateway decides by the permission, and adds the groups of the permission to the user's own.
+    /// The gateway decides by this permission which requests are allowed, and adds the groups of the permission to the
+    /// user's own groups.
     Permission(Permission),
-    /// The role bindings of the Kubernetes cluster decide: the gateway forwards every request, and adds no group.
+    /// The role bindings of the Kubernetes cluster decide which requests are allowed: the gateway forwards every
+    /// request, and adds no group.
     Cluster,
 }
 
@@ -105,7 +107,8 @@ impl Access {
         }
     }
 
-    /// Returns the highest permission that this access gives for the cluster. Requests that need more are refused.
+    /// Returns the highest permission that this access gives for the cluster. Requests that need a higher one are
+    /// refused.
     pub(crate) fn in_cluster(self) -> Permission {
         match self {
             Self::Permission(permission) => permission,
@@ -135,7 +138,7 @@ impl fmt::Display for Access {
     }
 }
 
-/// The origin of a cluster.
+/// The origin of a cluster: the gateway's users or the platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
     Plain,
@@ -153,7 +156,7 @@ pub enum ClusterKind {
 
 keywords!(ClusterKind, "cluster type": Kubernetes = "k8s", Mesos = "mesos", Tke = "tke");
 
-/// The project and ID under which the platform manages a cluster.
+/// The project and ID that a cluster has in the platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BcsInfo {
     pub project_id: String,
@@ -164,23 +167,25 @@ pub struct BcsInfo {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// The unique ID in lower case, such as `plain-dev` and `bcs-bcs-k8s-15091-k3f9x2ab`.
+    /// The unique ID of the cluster at the gateway, in lower case, such as `plain-dev` and
+    /// `bcs-bcs-k8s-15091-k3f9x2ab`.
     pub id: String,
-    /// The part of `/tunnels/clusters/{identifier}/`: the ID, `-`, and 16 random letters and digits. Unique.
+    /// The unique name of the cluster in paths `/tunnels/clusters/{identifier}/`: the ID, `-`, and 16 random letters
+    /// and digits.
     pub identifier: String,
     pub provider: Provider,
     pub creator: UserId,
     pub created_at: Moment,
     pub bcs: Option<BcsInfo>,
-    /// The credentials that the agent reported last; `None` before its first report.
+    /// The credentials that the cluster's agent reported last; `None` before its first report.
     pub credentials: Option<Arc<Credentials>>,
     pub register_token: Option<RegisterToken>,
-    /// The access that was granted to users. The creator has access without a grant.
+    /// The access to the cluster that was granted to users. The creator has access without a grant.
     pub grants: BTreeMap<UserId, Access>,
 }
 
 impl Cluster {
-    /// Returns whether the cluster has an API server of Kubernetes.
+    /// Returns whether this is a Kubernetes cluster. Mesos clusters have no API server.
     pub(crate) fn is_kubernetes(&self) -> bool {
         self.bcs
             .as_ref()
@@ -188,12 +193,13 @@ impl Cluster {
     }
 }
 
-/// The addresses and credentials that an agent reported. If a later report is equal, the same `Arc` is kept.
+/// The addresses and credentials of a cluster, as its agent reported them. If a later report is equal, the `Arc` of the
+/// earlier one is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// The addresses of the API servers, each `https://{host}:{port}`. There is at least one.
+    /// The addresses of the cluster's API servers, each `https://{host}:{port}`. There is at least one.
     pub server_addresses: Vec<http::Uri>,
-    /// Certificates as PEM.
+    /// The CAs that sign the certificates of the cluster's API servers, as PEM.
     pub ca: String,
     /// The token of the agent's service account. It is sent only to the cluster.
     pub user_token: Secret,
@@ -202,19 +208,20 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Returns the addresses as text, without a slash at the end.
+    /// Returns the addresses of the API servers as text, without a slash at the end.
     pub fn servers(&self) -> impl Iterator<Item = String> {
         let servers = self.server_addresses.iter();
         servers.map(|uri| uri.to_string().trim_end_matches('/').to_owned())
     }
 }
 
-/// The token that an agent registers with.
+/// The token with which an agent registers at the gateway.
 #[derive(Clone, Debug)]
 pub struct RegisterToken {
     pub digest: TokenDigest,
     pub created_at: Moment,
-    /// The deadline for the token's first use. A token that was used is valid until it is rotated or revoked.
+    /// The deadline for the first use of the register token. A token that was used is valid until it is rotated or
+    /// revoked.
     pub expires_at: Moment,
     pub used_at: Option<Moment>,
 }

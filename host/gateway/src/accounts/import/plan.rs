@@ -1,4 +1,4 @@
-//! Compares bcs-api's rows with the rows of this database, before anything is written.
+//! Compares bcs-api's rows with the rows of the gateway's database, before anything is written.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -14,28 +14,28 @@ use crate::accounts::{
     directory::UserToken,
 };
 
-/// Identifies a row of bcs-api by its table and ID. Imports never handle the same row twice.
+/// The table and ID of a row of bcs-api. Imports record these keys, so that no row is handled twice.
 pub(super) type RowKey = (&'static str, String);
 
 /// The rows that an import inserts, with the IDs that they have at bcs-api.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// Users of the gateway that are deleted before the rows are inserted.
+    /// The users of the gateway that are deleted before the imported rows are inserted.
     pub(super) replaced: BTreeMap<UserId, Arc<User>>,
     pub(super) users: BTreeMap<UserId, User>,
     pub(super) tokens: Vec<SourceToken>,
     pub(super) clusters: BTreeMap<String, Cluster>,
-    /// The rows that no later import handles again, including rows that the gateway already had.
+    /// The rows of bcs-api that later imports skip, because this import copies them or the gateway already has them.
     pub(super) settled: Vec<RowKey>,
     pub(super) skipped: Vec<String>,
 }
 
-/// The gateway's rows, and the plan as far as it has been made.
+/// A plan of an import while it is made, and the gateway's rows with which bcs-api's rows are compared.
 struct Planning<'a> {
     here: &'a Directory,
     tokens_here: HashMap<i64, &'a UserToken>,
     settled_before: &'a HashSet<(String, String)>,
-    /// The users who may be deleted.
+    /// The users of the gateway that the import may delete if they conflict with users of bcs-api.
     replace: &'a [UserName],
     plan: Plan,
     conflicts: BTreeSet<String>,
@@ -73,7 +73,8 @@ impl Plan {
         ))
     }
 
-    /// Returns the user who will have this number once the plan is carried out. Users keep the numbers of bcs-api.
+    /// Returns the ID of the user who will have this number after the import, or `None` if there will be no such user.
+    /// Users keep the numbers that they have at bcs-api.
     pub(super) fn user(&self, here: &Directory, id: i64) -> Option<UserId> {
         let id = UserId(id);
         let stays = here.user(id).is_some() && !self.replaced.contains_key(&id);
@@ -82,7 +83,7 @@ impl Plan {
 }
 
 impl Planning<'_> {
-    /// Records the row as settled. Returns whether no earlier import has settled it, so that it has to be handled now.
+    /// Records that this import handles the row. Returns `false` if an earlier import has handled it.
     fn settle(&mut self, table: &'static str, id: String) -> bool {
         if self.settled_before.contains(&(table.to_owned(), id.clone())) {
             return false;
@@ -92,7 +93,7 @@ impl Planning<'_> {
     }
 
     fn user(&mut self, user: &SourceUser) {
-        // Only the users of `bootstrap_users` have names without a kind. They get the kind `plain`.
+        // `plain` adds the kind `plain` to a name without a kind. Only the users of `bootstrap_users` have such names.
         let name = match UserName::plain(&user.name) {
             Ok(name) => name,
             Err(error) => {

@@ -1,4 +1,4 @@
-//! Reads the tables of bcs-api, without interpreting them.
+//! Reads the rows of bcs-api's tables, without interpreting them.
 
 use sqlx::{AnyConnection, FromRow, Row, any::AnyRow, query_as};
 
@@ -7,10 +7,10 @@ use crate::accounts::AccountsError;
 #[derive(Debug)]
 pub(super) struct SourceUser {
     pub(super) id: i64,
-    /// The name, such as `plain:alice`, or for a user of `bootstrap_users` the configured name, such as `admin`.
+    /// The name of a user, such as `plain:alice`. A user of `bootstrap_users` has the configured name, such as `admin`.
     pub(super) name: String,
     pub(super) is_super_user: i64,
-    /// The number of seconds since 1970. All times in these rows have this form.
+    /// The time at which bcs-api created the user, in seconds since 1970.
     pub(super) created_at: Option<i64>,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct SourcePermission {
     pub(super) name: String,
 }
 
-/// Reads the fields of rows from the columns of the same names.
+/// Generates code that reads the fields of a row from the columns with the names of the fields.
 macro_rules! read_by_name {
     ($($row:ident { $($field:ident),+ })+) => {$(
         impl FromRow<'_, AnyRow> for $row {
