@@ -13,14 +13,16 @@ use crate::{accounts::AccountsConfig, kubernetes::PeersConfig, roles::RolesConfi
 /// The gateway to the drivers of one or many clusters.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
-    /// The drivers of each listed cluster, at least one. Listed clusters are not discovered.
+    /// The drivers of each cluster that the configuration lists, at least one per cluster. Listed clusters are not
+    /// discovered.
     pub clusters: BTreeMap<ClusterId, Vec<Server>>,
-    /// The node of the service ensemble below which drivers register. Without one, only listed clusters are known.
+    /// The ZooKeeper node below which drivers register. Without one, only listed clusters are known.
     pub discovery: Option<NodePath>,
     pub drivers: UpstreamConfig,
     /// Whether requests for other services of BCS are forwarded to their registered servers. Default: they are not.
     pub services: bool,
-    /// The source of tokens and permissions. Without one, no token is required, and every request is allowed.
+    /// The source of the tokens of clients and their permissions. Without one, no token is required, and every request
+    /// is allowed.
     pub tokens: Option<TokensConfig>,
     /// The users and clusters of the management API. Without them, the API is not served.
     pub accounts: Option<Box<AccountsConfig>>,
@@ -32,9 +34,9 @@ pub struct GatewayConfig {
     pub peers: Option<PeersConfig>,
     /// The API groups whose custom resources users with the permission `Write` may change. Default: none.
     pub plain_groups: PlainGroups,
-    /// Whether drivers see the tokens of clients. Default: they do not.
+    /// Whether the gateway forwards the tokens of clients to drivers. Default: it does not.
     pub forward_token: bool,
-    /// The HTTP statuses of replies. Default: the statuses that bcs-api uses.
+    /// The HTTP statuses of the gateway's replies. Default: the statuses that bcs-api uses.
     pub statuses: Statuses,
 }
 
@@ -50,20 +52,20 @@ pub enum TokensConfig {
     Accounts,
 }
 
-/// A server that checks the permissions of tokens, like bcs-user-manager at `permissions/verify`.
+/// A server at which the gateway checks tokens and permissions, like bcs-user-manager at `permissions/verify`.
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
     /// The URL of the server. Without a path, it gets [`DEFAULT_PATH`](Self::DEFAULT_PATH).
     pub url: Uri,
     pub tls: ClientTls,
-    /// The file with the token that the gateway sends. It is read for each request. Default: no token.
+    /// The file with the token that the gateway sends to the server. It is read for each request. Default: no token.
     pub token_file: Option<PathBuf>,
-    /// The timeout of a request, including the connection. Default: 5 s.
+    /// The timeout of a request to the server, including the time to connect. Default: 5 s.
     pub timeout: Duration,
-    /// The time for which an answer is cached. Default: 10 s.
+    /// The time for which an answer of the server is cached. Default: 10 s.
     pub cache: Duration,
-    /// The action that a token needs to change hook definitions. Default: `hooks`. For other requests, the action is
-    /// the method.
+    /// The action that the gateway asks about for requests that change hook definitions. Default: `hooks`. For other
+    /// requests, the action is the method.
     pub hooks_action: String,
 }
 

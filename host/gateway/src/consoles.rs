@@ -20,14 +20,15 @@ use serde::Deserialize;
 
 use crate::{clusters::Drivers, error::GatewayError};
 
-/// The parameter of the query that names the cluster if no header does.
+/// The query parameter that names the cluster of a console if no header does.
 const CLUSTER_PARAMETER: &str = "cluster_id";
-/// The query parameter in which drivers read the host.
+/// The query parameter that tells a driver on which host the console is.
 const HOST_PARAMETER: &str = "host_ip";
-/// The time for which the list of a cluster's hosts is cached. A host that is not in the list is looked up at once.
+/// The time for which the list of a cluster's hosts is cached. If a host is not in the cached list, the list is read
+/// again at once.
 const LIFETIME: Duration = Duration::from_secs(60);
 
-/// The hosts of a cluster, as its scheduler last listed them.
+/// The hosts of a cluster, as a driver last listed them.
 #[derive(Debug, Default)]
 pub(super) struct Hosts(Mutex<Option<(Instant, HashSet<IpAddr>)>>);
 
@@ -59,7 +60,7 @@ fn parameter(head: &Parts, name: &str) -> Option<String> {
     found.map(|(_, value)| value.into_owned())
 }
 
-/// For a console request without the header that names the cluster, sets the header from the query.
+/// Sets the header that names the cluster from the query, if a console request does not have the header.
 pub(super) fn name_cluster(head: &mut Parts) {
     if head.headers.contains_key(CLUSTER_HEADER) || !is_console(head) {
         return;
@@ -71,8 +72,8 @@ pub(super) fn name_cluster(head: &mut Parts) {
     }
 }
 
-/// Checks that the console that a request names is on a host of the cluster. On any other host that the driver can
-/// reach, something else may listen at the same port.
+/// Checks that the console of a request is on a host of the cluster. Without this check, a client could reach whatever
+/// listens at the port of consoles on any host.
 pub(super) async fn check_host(
     head: &Parts,
     drivers: &Drivers,

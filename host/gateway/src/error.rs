@@ -15,17 +15,18 @@ const RETRY_SECONDS: u64 = 1;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Statuses {
-    /// The status is always 200, as in bcs-api, and the code in the body says what happened.
+    /// The HTTP status of the reply is always 200, as in bcs-api. The code in the body says what happened.
     #[default]
     Ok,
-    /// The status comes from the driver, or fits the gateway's error.
+    /// The HTTP status of the reply comes from the driver, or fits the gateway's error.
     Driver,
 }
 
 keywords!(Statuses, "value of `statuses`": Ok = "ok", Driver = "driver");
 
 impl Statuses {
-    /// Returns the status of a reply for the client. A protocol switch keeps its status.
+    /// Returns the status that the client gets for a reply with this status. A switch to another protocol keeps its
+    /// status.
     pub(super) fn of_reply(self, status: StatusCode) -> StatusCode {
         match self {
             Self::Driver => status,
@@ -40,10 +41,11 @@ impl Statuses {
 pub(super) enum GatewayError {
     #[error("not found: paths begin with /bcsapi/v4/scheduler/mesos/ or /bcsapi/v1/")]
     NoRoute,
-    /// A driver could interpret the path differently, and then the gateway would have checked the wrong permission.
+    /// The path has a segment that a driver could resolve. The gateway would then have checked the permission for a
+    /// different path.
     #[error("the path has a segment `.` or `..`, or an empty one; write it without")]
     DotSegment,
-    /// The path is longer than a URI may be.
+    /// The driver's path would be longer than a URI may be.
     #[error("the path is too long")]
     PathTooLong,
     #[error("method not allowed: drivers accept only GET, POST, PUT and DELETE")]
@@ -52,10 +54,10 @@ pub(super) enum GatewayError {
     NoCluster,
     #[error("http header BCS-ClusterID is set several times, with different values")]
     SeveralClusters,
-    /// The cluster is unknown. `reason` may be empty.
+    /// The cluster is unknown, or has no driver. `reason` says more, or is empty.
     #[error("mesos cluster {cluster} not found{}", after_colon(.reason))]
     UnknownCluster { cluster: String, reason: String },
-    /// No server is registered for a service of BCS.
+    /// No server is registered for this service of BCS.
     #[error("no server is registered: {0}")]
     NoService(String),
     #[error("request mesos apiserver failed: {0}")]
@@ -76,7 +78,7 @@ pub(super) enum GatewayError {
     Unauthorized(&'static str),
     #[error("bcs auth check no authority: {0}")]
     Forbidden(String),
-    /// A console is requested on a host that does not belong to the cluster.
+    /// The request is for a console on this host, which does not belong to the cluster.
     #[error("bcs auth check no authority: {0}")]
     Host(String),
     #[error("bcs auth check error: {0}")]
@@ -93,21 +95,23 @@ fn after_colon(reason: &str) -> String {
     }
 }
 
-/// The part of bcs-api that would have written the reply, which determines the form of the envelope.
+/// The part of bcs-api that would have written an error reply. It determines the format of the JSON in the reply.
 #[derive(Clone, Copy, Debug)]
 enum Writer {
-    /// A handler. Its envelope is compact and names the program. With [`Statuses::Ok`], the HTTP status is 200.
+    /// A handler of bcs-api. Its JSON has no spaces, and its message names the program. With [`Statuses::Ok`], the HTTP
+    /// status is 200.
     Handler,
-    /// A filter. Its envelope is indented by one space, and the HTTP status shows the error even with [`Statuses::Ok`].
+    /// A filter of bcs-api. Its JSON is indented by one space. The HTTP status shows the error even with
+    /// [`Statuses::Ok`].
     Filter,
 }
 
-/// The parts of the reply, and a keyword for logs and metrics.
+/// The properties of an error that determine the reply, and a keyword for logs and metrics.
 struct Form {
     word: &'static str,
     code: Code,
     writer: Writer,
-    /// The status of the reply, unless a handler replies 200 because of [`Statuses::Ok`].
+    /// The HTTP status of the reply, unless a handler replies 200 because of [`Statuses::Ok`].
     status: StatusCode,
 }
 
@@ -126,8 +130,8 @@ impl GatewayError {
             Self::Timeout(_) => ("upstream-timeout", Code::DriverUnreachable, Handler, StatusCode::GATEWAY_TIMEOUT),
             Self::Yaml(_) => ("yaml", Code::Yaml, Handler, StatusCode::BAD_REQUEST),
             Self::Unreadable(_) => ("body-unreadable", Code::ApiReadBody, Handler, StatusCode::BAD_REQUEST),
-            // bcs-api does not limit the encoding, size or duration of bodies, so the next three errors keep their own
-            // status, even with [`Statuses::Ok`].
+            // The next three errors keep their own status, even with [`Statuses::Ok`]: bcs-api has no status for them,
+            // because it does not limit the encoding, size or duration of bodies.
             Self::Encoded(_) => ("body-encoded", Code::Yaml, Filter, StatusCode::UNSUPPORTED_MEDIA_TYPE),
             Self::TooLarge { .. } => ("body-too-large", Code::ApiReadBody, Filter, StatusCode::PAYLOAD_TOO_LARGE),
             Self::BodyTimeout(_) => ("body-timeout", Code::ApiReadBody, Filter, StatusCode::REQUEST_TIMEOUT),
@@ -148,7 +152,7 @@ impl GatewayError {
         self.form().word
     }
 
-    /// Returns the HTTP status that fits the error. bcs-api may reply with another one.
+    /// Returns the HTTP status that fits the error. With [`Statuses::Ok`], the reply may have another status.
     pub(super) fn own_status(&self) -> StatusCode {
         self.form().status
     }
@@ -204,7 +208,7 @@ mod tests {
     #[rustfmt::skip]
     fn each_error_has_its_status_and_code() {
         let unknown = |reason: &str| GatewayError::UnknownCluster { cluster: "BCS-X".to_owned(), reason: reason.to_owned() };
-        // (error, status of bcs-api, own status, code, message)
+        // (error, HTTP status with `Statuses::Ok`, HTTP status with `Statuses::Driver`, code, message)
         for (error, ok, own, code, message) in [
             (GatewayError::NoCluster, 200, 400, 1_405_007, "(bcs-api):http header BCS-ClusterID can't be empty"),
             (unknown(""), 200, 404, 1_405_051, "(bcs-api):mesos cluster BCS-X not found"),
@@ -233,7 +237,8 @@ mod tests {
     fn envelopes_have_the_format_of_bcs_api() {
         let text =
             |error: GatewayError| String::from_utf8(error.reply(Statuses::Ok).body().to_vec()).unwrap();
-        // serde_json sorts members or keeps their order, depending on a feature that any crate may turn on.
+        // The test searches for parts of the text, because the order of its members depends on a feature of serde_json
+        // that any crate may turn on.
         let handler = text(GatewayError::NoCluster);
         assert!(
             handler.contains("\"data\":{}") && !handler.contains('\n'),

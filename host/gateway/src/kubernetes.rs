@@ -55,10 +55,11 @@ use crate::{
 /// The key in `UserInfo.extra` under which chains find the ID of the cluster.
 const CLUSTER_KEY: &str = "admittance.dev/cluster";
 
-/// The interval at which the metrics of open tunnels are set again.
+/// The interval at which the metrics of open tunnels are set again, because the exporter drops metrics that are not set
+/// for some time.
 const METRICS_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The proxy to clusters. Cheap to clone; lives as long as the gateway.
+/// The proxy to Kubernetes clusters. Cheap to clone; lives as long as the gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Kubernetes(Arc<Inner>);
 
@@ -67,11 +68,11 @@ struct Inner {
     accounts: Accounts,
     routes: Arc<Routes>,
     memory: Memory,
-    /// The other gateways, if they may use the tunnels that agents have opened to this one.
+    /// The other gateways, if they share tunnels with this one; `None` otherwise.
     peers: Option<Arc<Peers>>,
     host: Host,
     limits: BodyLimits,
-    /// Cancelled when tunnels have to end because the gateway stops.
+    /// A token that is cancelled when the gateway begins to stop. Then each tunnel ends as soon as no request uses it.
     stop: CancellationToken,
     chains: AdmissionService<BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>>,
 }
@@ -79,10 +80,10 @@ struct Inner {
 /// The settings with which gateways find each other.
 pub(crate) struct OtherGateways<'a> {
     pub(crate) config: PeersConfig,
-    /// This gateway, as it is registered.
+    /// This gateway's own entry in ZooKeeper.
     pub(crate) own: Server,
     pub(crate) zookeeper: &'a ZooKeeper,
-    /// The node below which all gateways register.
+    /// The ZooKeeper node below which all gateways register.
     pub(crate) path: NodePath,
 }
 
@@ -94,11 +95,11 @@ struct AdmittedRequest {
     route: Arc<Route>,
 }
 
-/// The reply, and the cluster and user for logs and metrics.
+/// The reply to a request, with the cluster and the user for logs and metrics.
 #[derive(Debug)]
 pub(crate) struct LoggedReply {
     pub(crate) response: Response<Body>,
-    /// The ID of the cluster, and the name of the user. `None` if the request ended before they were known.
+    /// The ID of the cluster and the name of the user. `None` if the request ended before they were known.
     pub(crate) recipient: Option<(Arc<str>, Arc<str>)>,
 }
 
@@ -122,7 +123,7 @@ impl Kubernetes {
         }))
     }
 
-    /// Returns whether a request is for a cluster, or opens a tunnel.
+    /// Returns whether a request with this path is for a Kubernetes cluster, or opens a tunnel.
     pub(crate) fn is_cluster_or_tunnel_path(path: &str) -> bool {
         path.starts_with(path::PREFIX) || path == headers::PATH
     }
@@ -187,7 +188,8 @@ impl Kubernetes {
         self.0.stop.cancel();
     }
 
-    /// Waits until no agent has a tunnel to this gateway. Tunnels stay open while requests at other gateways use them.
+    /// Waits until no agent has a tunnel to this gateway. A tunnel also stays open while other gateways send requests
+    /// through it.
     pub(crate) async fn until_agents_are_gone(&self) {
         self.0.routes.until_agents_are_gone().await;
     }
@@ -237,7 +239,8 @@ impl Kubernetes {
         self.0.routes.upstreams()
     }
 
-    /// Forgets the connections to clusters that are removed, and follows other gateways. Never returns.
+    /// Drops the connections to clusters that were removed, and keeps the tunnels to other gateways open. Never
+    /// returns.
     pub(crate) async fn follow(&self) {
         let peers = async {
             if let Some(peers) = &self.0.peers {
@@ -268,7 +271,7 @@ impl Kubernetes {
 type Recipient = (Arc<str>, Arc<str>);
 
 impl Inner {
-    /// Decides by the head of a request whether it may pass, and rewrites the head for the cluster.
+    /// Checks by the head of a request whether it may pass, and rewrites the head for the cluster.
     async fn admit(
         &self,
         head: &mut http::request::Parts,
@@ -281,7 +284,8 @@ impl Inner {
         let session = directory
             .authenticate(token)
             .map_err(|denied| unknown(denied.into()))?;
-        // Without a permission, the reply is the same as for an unknown cluster, so that it reveals no identifiers.
+        // Without a permission, the reply equals the reply for an unknown cluster. Otherwise, it would reveal which
+        // identifiers exist.
         let (cluster, access) = directory
             .by_identifier(path.identifier)
             .and_then(|cluster| Some((cluster.clone(), directory.access(&session.user, cluster)?)))
@@ -330,21 +334,22 @@ fn recipient(cluster: &Cluster, session: &Session) -> Recipient {
     (cluster.id.as_str().into(), session.user.name.as_str().into())
 }
 
-/// Forwards a request, which has passed the chains, to the cluster that it was admitted to.
+/// Forwards a request that has passed the chains to its cluster.
 async fn forward(mut request: Request<Body>) -> Result<Response<Body>, Infallible> {
     let Some(route) = request.extensions_mut().remove::<Arc<Route>>() else {
-        // Never reached, because `answer` adds the route.
+        // Every request has a route, because `answer` adds it.
         return Ok(end_reply(&EndReason::NoRoute));
     };
     Ok(send(&route.upstream, request).await.unwrap_or_else(|reply| reply))
 }
 
-/// Sends a request with the token of the cluster's agent. The error is an error reply for the client.
+/// Sends a request to an API server, with the token of the cluster's agent. The error is a reply for the client.
 async fn send(upstream: &Upstream, request: Request<Body>) -> Result<Response<Body>, Response<Body>> {
     let uri = request.uri().clone();
     let sent = upstream.send(request).await;
     let reply = sent.map_err(|error| end_reply(&EndReason::from(error)))?;
-    // A container behind a proxy of the API server has its own users, so its 401 is passed on.
+    // A 401 means that the API server rejects the agent's token. The exception is a path that leads through the API
+    // server to a container, which may check tokens itself.
     if reply.status() == StatusCode::UNAUTHORIZED && !path::is_proxied(uri.path()) {
         return Err(ended(&KubernetesError::AgentToken));
     }
@@ -355,8 +360,8 @@ fn end_reply(end: &EndReason<'_>) -> Response<Body> {
     Passage::Ended(end.as_str()).mark(KubernetesApi.reply(end).map(Body::from))
 }
 
-/// Returns whether a request switches to a protocol of Kubernetes. Other protocols, such as `h2c`, could evade the
-/// checks.
+/// Returns whether a request switches to a protocol that Kubernetes uses. Other protocols are not forwarded: with
+/// `h2c`, for example, requests could evade the checks.
 fn switches(headers: &HeaderMap) -> bool {
     let is_known =
         |name: &[u8]| name.eq_ignore_ascii_case(b"websocket") || name.eq_ignore_ascii_case(b"SPDY/3.1");
@@ -368,7 +373,8 @@ fn ended(error: &KubernetesError) -> Response<Body> {
     Passage::Ended(error.as_str()).mark(error.reply().map(Body::from))
 }
 
-/// Returns the token of a request. Several tokens are an error, since they could belong to several users.
+/// Returns the token in the headers of a request. Several tokens are an error, because they could belong to several
+/// users.
 fn token_of(headers: &HeaderMap) -> Result<&[u8], KubernetesError> {
     let token = only(headers, AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
     token.filter(|token| !token.is_empty()).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! Tunnels that the agents of clusters, and other gateways, open: `/bcsapi/v1/websocket/connect`.
+//! Accepts the tunnels that the agents of clusters, and other gateways, open at `/bcsapi/v1/websocket/connect`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,19 +32,19 @@ use crate::{
     tunnel::{AllowedConnections, LARGEST_OF_AGENT, Outgoing, Session, websocket_config},
 };
 
-/// The interval at which the gateway looks for unused tunnels while it stops.
+/// The interval at which a stopping gateway checks whether a tunnel is unused.
 const IDLE_POLL: Duration = Duration::from_millis(50);
 
-/// The WebSocket of a tunnel, at the side that accepts it.
+/// The WebSocket of a tunnel, on the side of the gateway that accepts the tunnel.
 pub(super) type TunnelSocket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
 
-/// The credentials of a cluster. A header contains them as JSON in base64.
+/// The credentials of a cluster that an agent sends when it opens a tunnel. A header contains them as JSON in base64.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Params {
     address: String,
     user_token: String,
-    /// The PEM of the CA, as base64.
+    /// The PEM of the API servers' CA, as base64.
     ca_cert: String,
 }
 
@@ -112,7 +112,7 @@ impl Kubernetes {
             token,
             params,
         } = request;
-        // The token is checked before the parameters are read.
+        // The token is checked first, so that nobody without a valid token can have parameters parsed.
         let cluster = self.0.accounts.use_register_token(&cluster, &token).await?;
         let credentials = credentials(&params)?;
         let memory = self.0.memory.of_tunnel(&cluster.id, &self.0.accounts).ok_or_else(|| {
@@ -158,7 +158,7 @@ impl Kubernetes {
         tracing::info!(cluster, why, "the tunnel of a cluster's agent has ended");
     }
 
-    /// Waits until the gateway is stopping and no request uses the tunnel.
+    /// Waits until the gateway is stopping and `is_idle` says that no request uses the tunnel.
     pub(super) async fn stopped(&self, is_idle: impl Fn() -> bool) {
         self.0.stop.cancelled().await;
         while !is_idle() {
@@ -167,11 +167,11 @@ impl Kubernetes {
     }
 }
 
-/// Reasons why a tunnel ended, for the log.
+/// The text in the log if a tunnel ended because its connection was closed.
 pub(super) const CLOSED: &str = "its connection was closed";
 pub(super) const STOPPING: &str = "the gateway stops";
 
-/// Waits until the client's connection has to end.
+/// Waits until the connection to the client that carries a tunnel has to end.
 pub(super) async fn closed(guard: Option<&TunnelGuard>) {
     match guard {
         Some(guard) => guard.connection_ended.cancelled().await,
@@ -196,8 +196,8 @@ fn is_websocket(request: &Request<Body>) -> Result<(), KubernetesError> {
     Err(KubernetesError::Tunnel(message))
 }
 
-/// Returns the reply that switches the connection to a WebSocket, and passes the WebSocket to `carry`. No message may
-/// be larger than `largest`.
+/// Returns the reply that switches the connection to a WebSocket. When that has happened, `carry` gets the WebSocket.
+/// No message may be larger than `largest`.
 pub(super) fn switch<F>(
     mut request: Request<Body>,
     largest: usize,
@@ -242,7 +242,7 @@ pub(super) fn credentials(params: &str) -> Result<Credentials, KubernetesError> 
     let json = BASE64_STANDARD
         .decode(params)
         .map_err(|_| wrong("it is not base64".to_owned()))?;
-    // The message of the error could contain the token.
+    // The error of the parser is dropped, because its message could contain the token.
     let params: Params = serde_json::from_slice(&json)
         .map_err(|_| wrong("it is not JSON with `address`, `userToken` and `caCert`".to_owned()))?;
     let ca = BASE64_STANDARD

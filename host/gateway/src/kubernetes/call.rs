@@ -1,4 +1,4 @@
-//! Requests of the gateway itself to the API server of a cluster.
+//! Requests that the gateway itself sends to the API server of a cluster.
 
 use std::time::Duration;
 
@@ -21,16 +21,17 @@ use crate::accounts::Cluster;
 
 const LARGEST_REPLY: usize = 16 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The time for which the gateway remembers whether an agent may impersonate `system:masters`. It is limited because
-/// role bindings may change.
+/// The time for which the gateway remembers the answer whether an agent may impersonate `system:masters`. The time is
+/// limited because role bindings may change.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
-/// The time for which the gateway assumes that an agent may not impersonate `system:masters`, after the API server gave
-/// no answer.
+/// The time for which the gateway assumes that an agent may not impersonate `system:masters`, after the API server did
+/// not answer whether it may.
 const REVIEW_PAUSE: Duration = Duration::from_secs(5);
-/// The timeout for the API server's answer. It is short, because a user's request waits for it.
+/// The timeout for the API server's answer whether an agent may impersonate `system:masters`. It is short, because a
+/// user's request waits for the answer.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The reason why a request of the gateway got no reply from the API server.
+/// The reason why a request that the gateway itself sent got no reply from the API server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallError {
     #[error("{0}")]
@@ -42,7 +43,8 @@ pub(crate) enum CallError {
 }
 
 impl Kubernetes {
-    /// Sends a request with the rights of the cluster's agent. PATCH sends an object as server-side apply.
+    /// Sends a request to the API server, with the rights of the cluster's agent. PATCH sends an object as server-side
+    /// apply.
     pub(crate) async fn call(
         &self,
         cluster: &Cluster,
@@ -57,8 +59,8 @@ impl Kubernetes {
 }
 
 impl Route {
-    /// Returns the groups of super users. They depend on whether the agent may impersonate `system:masters`, which the
-    /// role `cluster-admin` allows. Concurrent calls wait for one answer from the API server.
+    /// Returns the groups that super users have in this cluster. The groups include `system:masters` if the agent may
+    /// impersonate it, as the role `cluster-admin` allows. Concurrent calls share one question to the API server.
     pub(super) async fn super_user_groups(&self) -> &'static [&'static str] {
         let mut last = self.may_impersonate_masters.lock().await;
         let is_allowed = match *last {
@@ -82,7 +84,8 @@ impl Route {
         }
     }
 
-    /// Asks the API server whether the agent may impersonate `system:masters`. `None` if it does not answer in time.
+    /// Asks the API server whether the agent may impersonate `system:masters`. Returns `None` if it does not answer in
+    /// time.
     async fn review_impersonation(&self) -> Option<bool> {
         let attributes = json!({"verb": "impersonate", "resource": "groups", "name": "system:masters"});
         let review = json!({
@@ -120,13 +123,13 @@ impl Route {
         headers.insert(AUTHORIZATION, self.authorization.clone());
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         let content_type = match *method {
-            // A JSON object is valid YAML.
+            // The body is JSON, but this type of YAML fits, because every JSON object is valid YAML.
             Method::PATCH => "application/apply-patch+yaml",
             _ => "application/json",
         };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         let replied = async {
-            // If the request fails, the gateway's own error reply is used like a reply from the API server.
+            // If no reply arrives, `send` returns an error reply, which is handled like a reply from the API server.
             let reply = send(&self.upstream, request).await.unwrap_or_else(|reply| reply);
             let (head, body) = reply.into_parts();
             let received = Limited::new(body, LARGEST_REPLY).collect().await;

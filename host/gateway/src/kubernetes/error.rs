@@ -12,7 +12,7 @@ pub(super) enum KubernetesError {
         "there is no such path: write /tunnels/clusters/IDENTIFIER/ before the path of the cluster's API"
     )]
     NoRoute,
-    /// Different servers could read the path differently.
+    /// The path of the request is ambiguous: different servers could read it differently.
     #[error("{0}")]
     Path(String),
     #[error("{0}")]
@@ -25,7 +25,7 @@ pub(super) enum KubernetesError {
     NotConnected(String),
     #[error("the credentials of {cluster} cannot be used: {reason}")]
     Credentials { cluster: String, reason: String },
-    /// The API server answers 401, so it rejects the agent's token. The user's token is valid.
+    /// The API server answers 401 because it rejects the token of the cluster's agent. The user's token is valid.
     #[error(
         "the API server does not accept the token of the cluster's agent: check that the agent runs and that its \
          service account was not deleted"
@@ -38,7 +38,7 @@ pub(super) enum KubernetesError {
 }
 
 impl KubernetesError {
-    /// Returns one word for logs and metrics.
+    /// Returns one word for the error, for logs and metrics.
     pub(super) fn as_str(&self) -> &'static str {
         match self {
             Self::NoRoute | Self::Path(_) => "no-route",
@@ -68,7 +68,7 @@ impl KubernetesError {
     pub(super) fn reply(&self) -> Response<Bytes> {
         let (status, message) = (self.status(), self.to_string());
         let mut reply = match self {
-            // bcs-api replies in the same way.
+            // bcs-api gives this reason if it cannot reach the cluster.
             Self::NotConnected(_) | Self::Credentials { .. } => {
                 status_with_reason(status, "CREATE_TUNNEL_ERROR", &message)
             }

@@ -11,10 +11,10 @@ use crate::{accounts::Access, websocket_tokens};
 const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 const IMPERSONATE_GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 
-/// The prefixes of headers in which proxies in front of API servers name the client.
+/// The prefixes of the headers that can tell an API server or a server behind it who the client is.
 const PREFIXES: [&str; 2] = ["impersonate-", "x-remote-"];
 
-/// The headers in which proxies pass on a client's certificate.
+/// The headers in which proxies pass on the certificate of a client.
 const CERTIFICATES: [&str; 9] = [
     "client-cert",
     "client-cert-chain",
@@ -34,7 +34,7 @@ pub(super) struct Identity {
     pub(super) groups: Vec<String>,
 }
 
-/// For each permission for a cluster, the group that the gateway adds for users who have the permission.
+/// For each permission for a cluster, the group that the gateway adds for users with at least this permission.
 const GROUPS: [(Permission, &str); 3] = [
     (Permission::Read, "admittance:view"),
     (Permission::Write, "admittance:edit"),
@@ -42,12 +42,12 @@ const GROUPS: [(Permission, &str); 3] = [
 ];
 /// The groups of super users in a cluster whose agent may not impersonate `system:masters`.
 pub(super) const SUPER_USERS: &[&str] = &["admittance:super-users"];
-/// The groups of super users in a cluster whose agent may impersonate `system:masters`. Members of `system:masters`
-/// need no binding.
+/// The groups of super users in a cluster whose agent may impersonate `system:masters`. That group has every right
+/// without a role binding.
 pub(super) const SUPER_USERS_AND_MASTERS: &[&str] = &["admittance:super-users", "system:masters"];
 
 impl Identity {
-    /// Adds the groups of the access, and `super_user_groups`, to the user's own `groups`.
+    /// Creates the identity of a user. Its groups are `groups`, the groups for the access, and `super_user_groups`.
     pub(super) fn new(user: String, groups: &[String], access: Access, super_user_groups: &[&str]) -> Self {
         let is_granted = |needed| matches!(access, Access::Permission(permission) if permission >= needed);
         let granted = GROUPS.iter().filter(|(needed, _)| is_granted(*needed));
@@ -61,10 +61,11 @@ impl Identity {
         }
     }
 
-    /// Replaces every header that names the client; `authorization` is the token of the cluster. Returns whether the
-    /// names of the user and the groups can be sent in headers.
+    /// Replaces every header of a request that names its client. `authorization` is the token of the cluster's agent.
+    /// Returns `false` if the name of the user or of a group cannot be sent in a header.
     ///
-    /// `Connection` is replaced as well, because the next hop would drop the headers that it lists.
+    /// `Connection` is also replaced, because a client could list the new headers in it, and the next server would drop
+    /// them.
     pub(super) fn replace(
         &self,
         headers: &mut HeaderMap,
@@ -98,7 +99,8 @@ impl Identity {
     }
 }
 
-/// Returns whether a header names the client. Some servers do not distinguish `_` from `-`.
+/// Returns whether a header with this name can tell a server who the client is. `_` counts as `-`, because some servers
+/// do not distinguish them.
 fn is_identity(name: &HeaderName) -> bool {
     let text = name.as_str().replace('_', "-");
     [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE].contains(name)

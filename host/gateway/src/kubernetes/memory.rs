@@ -1,4 +1,4 @@
-//! Limits the memory of tunnels for each owner of clusters.
+//! Limits the memory that the tunnels of each owner of clusters use.
 
 use parking_lot::Mutex;
 use std::{
@@ -14,8 +14,8 @@ use crate::{
 const GATEWAY_LIMIT: usize = 1 << 30;
 const OWNER_LIMIT: usize = 128 << 20;
 
-/// The owner of a cluster's tunnels. Any user may create clusters and act as their agents, so the clusters of one user
-/// share a limit. Clusters of administrators and super users have a limit each.
+/// The owner of a cluster's tunnels, who has one memory limit. Any user may create clusters and act as their agents, so
+/// the clusters of one user share a limit. Each cluster of an administrator or super user has its own limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Owner {
     User(UserId),
@@ -25,7 +25,7 @@ enum Owner {
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) gateway: Arc<Budget>,
-    /// The budgets of owners. Each lives as long as its owner has tunnels.
+    /// The memory budgets of the owners. Each budget lives as long as its owner has tunnels.
     owners: Mutex<HashMap<Owner, Weak<Budget>>>,
 }
 
@@ -39,7 +39,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Returns the budget that the tunnels of this cluster's owner share.
+    /// Returns the memory budget that all tunnels of this cluster's owner share.
     pub(super) fn of_owner(&self, cluster: &str, accounts: &Accounts) -> Arc<Budget> {
         let directory = accounts.directory().ok();
         let creator = directory.as_ref().and_then(|directory| {
@@ -57,7 +57,8 @@ impl Memory {
         budget
     }
 
-    /// Returns the budget of a new tunnel of the cluster's agent; `None` if too little memory is left.
+    /// Returns the memory budget of a new tunnel of the cluster's agent, or `None` if the owner has too little memory
+    /// left.
     pub(super) fn of_tunnel(&self, cluster: &str, accounts: &Accounts) -> Option<Arc<Budget>> {
         let budget = self.of_owner(cluster, accounts).part(TUNNEL_LIMIT);
         budget.charge(TUNNEL_COST).is_ok().then_some(budget)

@@ -1,4 +1,4 @@
-//! Paths of requests for clusters.
+//! The paths of requests for Kubernetes clusters, and the permissions that they need.
 
 use admittance_bcs::routes::Permission;
 use admittance_dialect::Target;
@@ -8,9 +8,10 @@ use super::error::KubernetesError;
 
 pub(super) const PREFIX: &str = "/tunnels/clusters/";
 
-/// The API group whose objects are hooks.
+/// The API group whose objects are webhooks and admission policies.
 const HOOKS: &str = "admissionregistration.k8s.io";
-/// The resources that clients create to find out their own permissions and identity.
+/// The resources that a client creates to ask about its own permissions and identity, by API group. Creating them
+/// changes nothing.
 const QUESTIONS: [(&str, &[&str]); 2] = [
     (
         "authorization.k8s.io",
@@ -23,7 +24,7 @@ const QUESTIONS: [(&str, &[&str]); 2] = [
 #[derive(Debug)]
 pub(super) struct ClusterPath<'u> {
     pub(super) identifier: &'u str,
-    /// The path in the cluster, and the query.
+    /// The path and query of the request to the cluster's API server.
     pub(super) rest: Uri,
     pub(super) target: Target,
 }
@@ -43,7 +44,7 @@ impl<'u> ClusterPath<'u> {
         let rest: PathAndQuery = format!("/{rest}{query}")
             .parse()
             .map_err(|_| KubernetesError::NoRoute)?;
-        // The whole path is checked, so that no part of it leaves the prefix.
+        // `parse` refuses paths that servers could read differently, for example with a segment `..`.
         let target =
             Target::parse(rest.path()).map_err(|rejection| KubernetesError::Path(rejection.message))?;
         Ok(Self {
@@ -54,12 +55,13 @@ impl<'u> ClusterPath<'u> {
     }
 }
 
-/// Returns whether the reply to a request for this path of a cluster may come from a container.
+/// Returns whether a container of the cluster may have sent the reply to a request for this path.
 pub(super) fn is_proxied(path: &str) -> bool {
     matches!(Target::parse(path), Ok(Target::Resource(target)) if target.subresource.as_deref() == Some("proxy"))
 }
 
-/// Returns the permission that the gateway requires for a request. The cluster then decides by the user's own rights.
+/// Returns the permission that the gateway requires for a request. Afterwards, the cluster checks the rights of the
+/// user.
 pub(super) fn needed_permission(method: &Method, target: &Target, is_upgrade: bool) -> Permission {
     let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
     let Target::Resource(target) = target else {
@@ -95,7 +97,7 @@ mod tests {
             ("/tunnels/clusters/", None),
             ("/tunnels/clusters//api", None),
             ("/tunnels/clusters/../api", None),
-            // Identifiers of bcs-api are random letters of both cases.
+            // Identifiers of bcs-api can contain capital letters.
             ("/tunnels/clusters/A/api", Some(("A", "/api"))),
             ("/tunnels/clusters/a%2Db/api", None),
             ("/tunnels/clusters/a-1//api/v1/pods", None),

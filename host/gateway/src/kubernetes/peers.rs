@@ -1,8 +1,8 @@
-//! Lets several gateways share the tunnels of agents. Each gateway announces the clusters whose agents have opened
-//! tunnels to it, and connects to these clusters for the others.
+//! Lets several gateways share the tunnels of agents. Each gateway announces to the others which clusters' agents have
+//! opened tunnels to it. The others then reach these clusters through it.
 //!
-//! A gateway cannot read the TLS between another gateway and an API server, so a request is authorized and inspected
-//! only by the gateway that the client has reached.
+//! A gateway cannot read the TLS between another gateway and an API server. So the gateway that the client has reached
+//! must authorize and inspect a request.
 
 mod accepting;
 mod secrets;
@@ -51,27 +51,27 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct PeersConfig {
     pub secrets: PeerSecrets,
-    /// Verifies the certificates of other gateways.
+    /// The TLS settings with which this gateway verifies the certificates of other gateways.
     pub tls: ClientTls,
 }
 
 #[derive(Debug)]
 pub(super) struct Peers {
-    /// A random ID, which differs after every start.
+    /// The random ID of this gateway, which it chooses at every start.
     id: String,
     own: Server,
     secrets: PeerSecrets,
     tls: ClientTls,
     connector: Connector,
     discovery: Discovery,
-    /// The other registered gateways by URL, each with the reason why no tunnel to it is open; `None` if a tunnel is
+    /// The URLs of the other registered gateways. Each has the reason why no tunnel to it is open, or `None` if one is
     /// open.
     links: Mutex<BTreeMap<String, Option<String>>>,
     /// The number of tunnels that other gateways have opened to this one.
     accepted: Arc<AtomicUsize>,
 }
 
-/// The reason why a gateway has no tunnel to another, for the log and the status.
+/// The reason why this gateway has no tunnel to another gateway, for the log and the status.
 #[derive(Debug, thiserror::Error)]
 enum PeerError {
     #[error("it has no TLS: only gateways on the same machine may do without")]
@@ -85,7 +85,7 @@ enum PeerError {
 }
 
 impl Peers {
-    /// Starts to discover the other gateways. Must be called in a tokio runtime.
+    /// Creates the shared state and starts to discover the other gateways. Must be called in a tokio runtime.
     pub(super) fn new(others: OtherGateways<'_>) -> Self {
         let OtherGateways {
             config,
@@ -132,7 +132,7 @@ impl Peers {
 
     async fn hold_all(self: &Arc<Self>, kubernetes: &Kubernetes) {
         let mut found = self.discovery.servers();
-        // Contains a server for as long as its tunnel is open, so that no second tunnel is opened to it.
+        // The servers to which a task keeps a tunnel open, so that no second tunnel is opened to them.
         let mut held: HashSet<String> = HashSet::new();
         let mut links = JoinSet::new();
         loop {
@@ -163,8 +163,8 @@ impl Peers {
         }
     }
 
-    /// Keeps a tunnel to another gateway open while that gateway is registered. When the registration ends, an open
-    /// tunnel stays open, but no new one is opened.
+    /// Keeps a tunnel to another gateway open while that gateway is registered. When its registration ends, a tunnel
+    /// that is open stays open, but no new tunnel is opened.
     async fn hold(
         &self,
         server: &Server,
@@ -184,7 +184,7 @@ impl Peers {
             }
             let unlisted = async {
                 if found.wait_for(|found| !is_listed(server, found)).await.is_err() {
-                    // Never reached, because `self` owns the sender.
+                    // `wait_for` never fails, because `self` owns the sender.
                     std::future::pending::<()>().await;
                 }
             };
@@ -197,7 +197,7 @@ impl Peers {
         self.links.lock().remove(&server.to_string());
     }
 
-    /// Records why an attempt failed, or with `None` that a tunnel is open.
+    /// Records why no tunnel to the other gateway is open, or with `None` that a tunnel is open.
     fn report(&self, server: &Server, problem: Option<String>) {
         let mut links = self.links.lock();
         let before = links.insert(server.to_string(), problem.clone());
@@ -214,7 +214,7 @@ impl Peers {
         }
     }
 
-    /// Opens a tunnel, and serves it until it ends. Returns why it ended.
+    /// Opens a tunnel to another gateway, and serves it until it ends. Returns why it ended.
     async fn open(&self, server: &Server, kubernetes: &Kubernetes) -> Result<String, PeerError> {
         let text = server.to_string();
         let uri: Uri = text.parse().map_err(|_| ConnectError::Header)?;
@@ -264,7 +264,8 @@ fn is_listed(server: &Server, found: &FollowedServers) -> bool {
     found.servers.iter().any(|followed| followed.server == *server)
 }
 
-/// Tells another gateway about the tunnels to this one, and about every change of them. Never returns.
+/// Announces to another gateway the tunnels that agents have opened to this gateway, and every change of them. Never
+/// returns.
 async fn announce(session: &Session, kubernetes: &Kubernetes) {
     let routes = &kubernetes.0.routes;
     let mut changes = routes.changes();
@@ -272,7 +273,7 @@ async fn announce(session: &Session, kubernetes: &Kubernetes) {
     loop {
         changes.mark_unchanged();
         let is_stopping = kubernetes.0.stop.is_cancelled();
-        // A gateway that stops withdraws the announcement of its tunnels, so that other gateways no longer use them.
+        // A stopping gateway withdraws all announcements, so that other gateways no longer use its tunnels.
         let mut current = if is_stopping {
             HashMap::new()
         } else {
@@ -300,7 +301,7 @@ async fn announce(session: &Session, kubernetes: &Kubernetes) {
             }
         }
         tokio::select! {
-            // The sender lives as long as the gateway, so this does not fail.
+            // `changed` never fails, because the sender lives as long as the gateway.
             _ = changes.changed() => {}
             () = kubernetes.0.stop.cancelled(), if !is_stopping => {}
         }

@@ -1,4 +1,5 @@
-//! The routes to clusters: directly to their reported addresses, or through a tunnel of an agent or a gateway.
+//! The routes to Kubernetes clusters: directly to the addresses that agents report, or through a tunnel of an agent or
+//! of another gateway.
 
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
@@ -25,36 +26,37 @@ use crate::{
 
 /// The name in the certificate of every API server.
 const SERVER_NAME: &str = "kubernetes";
-/// The maximum number of tunnels that a cluster's agents may have open to this gateway. Other gateways announce one
-/// tunnel each.
+/// The maximum number of tunnels that the agents of one cluster may have open to this gateway.
 const MOST_TUNNELS: usize = 8;
 
-/// The timeout of a connection with its TLS handshake, long enough for distant clusters and mass reconnects.
+/// The timeout for connecting to an API server, including the TLS handshake. It is long enough for distant clusters,
+/// and for many clients that reconnect at the same time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The connection of the gateway to an API server: direct, or by a tunnel.
+/// The way in which the gateway connects to an API server.
 #[derive(Clone, Debug)]
 pub(super) enum ConnectVia {
-    /// A TCP connection. The accounts decide which addresses are allowed.
+    /// Through a TCP connection. The accounts decide which addresses are allowed.
     Direct(Accounts),
-    /// The tunnel of the cluster's agent.
+    /// Through the tunnel of the cluster's agent.
     Tunnel(Session),
-    /// A tunnel to another gateway, which has a tunnel of the agent. The budget belongs to the cluster's owner.
+    /// Through a tunnel between this gateway and another, to which the cluster's agent has a tunnel. The memory budget
+    /// is that of the cluster's owner.
     Gateway(Session, Arc<Budget>),
 }
 
-/// The connections to a cluster with its current credentials. Connections with older credentials live as long as
-/// requests need them.
+/// The connections to a cluster with its current credentials. When the credentials change, requests that use the old
+/// route keep it alive.
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) credentials: Arc<Credentials>,
     pub(super) upstream: Upstream,
-    /// The cluster's own token.
+    /// The token of the cluster's agent, as a header.
     pub(super) authorization: HeaderValue,
     via: ConnectVia,
-    /// Whether the agent may impersonate `system:masters`, and the time until which this answer is used.
+    /// The answer whether the agent may impersonate `system:masters`, and the time until which the answer is used.
     pub(super) may_impersonate_masters: tokio::sync::Mutex<Option<(bool, Instant)>>,
-    /// Whether new requests use this route. Only then are its servers checked.
+    /// Whether new requests use this route. The API servers of other routes are not checked.
     is_newest: watch::Sender<bool>,
     _checking: AbortOnDropHandle<()>,
 }
@@ -87,7 +89,7 @@ impl Route {
             tls,
             connect_timeout: CONNECT_TIMEOUT,
             response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
-            // If the tunnel leads through another gateway, that gateway checks the servers.
+            // If the tunnel leads to another gateway, that gateway checks the API servers.
             health: (!matches!(via, ConnectVia::Gateway(..))).then(|| HealthCheck {
                 path: PathAndQuery::from_static("/readyz"),
                 interval: HealthCheck::DEFAULT_INTERVAL,
@@ -111,8 +113,8 @@ impl Route {
     }
 }
 
-/// Checks the servers of a route while requests use it. An agent may open several tunnels, and report several servers
-/// for each, which would cost too much if all were checked.
+/// Checks the API servers of a route while new requests use the route. Checks of all routes would cost too much,
+/// because an agent may open several tunnels and report several servers for each.
 async fn check_while(mut is_newest: watch::Receiver<bool>, upstream: Upstream) {
     while is_newest.wait_for(|is_newest| *is_newest).await.is_ok() {
         tokio::select! {
@@ -142,8 +144,8 @@ fn dial(via: &ConnectVia, cluster: &str) -> Dial {
     }))
 }
 
-/// Connects by TCP. The addresses of a host name are checked after each lookup, because whoever reported the name could
-/// later make it resolve to addresses that agents may not report.
+/// Returns a connector for TCP that refuses addresses to which the gateway must not connect. They are checked after
+/// each lookup of a host name, because whoever reported the name may change its addresses later.
 fn tcp(accounts: Accounts) -> Dial {
     let resolver = service_fn(move |name: Name| {
         let accounts = accounts.clone();
@@ -174,11 +176,11 @@ fn tcp(accounts: Accounts) -> Dial {
 pub(super) struct Routes {
     direct: Mutex<HashMap<String, Arc<Route>>>,
     tunnels: Mutex<Tunnels>,
-    /// Signals every change of the tunnels of agents.
+    /// Notifies of every change of the tunnels that agents have opened.
     changed: watch::Sender<()>,
 }
 
-/// The open tunnels by cluster. Requests use the newest one.
+/// The open tunnels by the ID of the cluster. Requests use the newest tunnel of a cluster.
 #[derive(Debug, Default)]
 struct Tunnels {
     of_agents: HashMap<String, Vec<Arc<Route>>>,
@@ -199,7 +201,7 @@ impl Tunnels {
         of_agent.or_else(|| self.of_gateways.get(cluster)?.last())
     }
 
-    /// Checks the servers of the route that requests use. The servers of the cluster's other routes are not checked.
+    /// Lets the servers of the cluster's current route be checked, and stops the checks for the cluster's other routes.
     fn check_newest(&self, cluster: &str, direct: &HashMap<String, Arc<Route>>) {
         let newest = self.newest(cluster).or_else(|| direct.get(cluster));
         let of_agents = self.of_agents.get(cluster).into_iter().flatten();
@@ -222,8 +224,8 @@ pub(super) struct RouteState {
 }
 
 impl Routes {
-    /// Returns the route to this cluster: a tunnel of its agent to this or another gateway, or else the reported
-    /// addresses.
+    /// Returns the route to this cluster: through a tunnel of its agent to this gateway or another, or directly to the
+    /// reported addresses if there is none.
     pub(super) fn to(&self, cluster: &Cluster, accounts: &Accounts) -> Result<Arc<Route>, KubernetesError> {
         let tunnels = self.tunnels.lock();
         if let Some(route) = tunnels.newest(&cluster.id) {
@@ -243,7 +245,7 @@ impl Routes {
             credentials.clone(),
             ConnectVia::Direct(accounts.clone()),
         )?);
-        // A watch may use the previous route for a long time, but its servers are no longer checked.
+        // Requests that use the previous route continue, such as watches. Its servers are no longer checked.
         if let Some(previous) = direct.insert(cluster.id.clone(), route.clone()) {
             previous.is_newest.send_replace(false);
         }
@@ -251,7 +253,7 @@ impl Routes {
         Ok(route)
     }
 
-    /// Forgets the routes to clusters that are gone.
+    /// Drops the routes to clusters for which `exists` returns `false`.
     pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
         self.direct.lock().retain(|id, route| {
             let exists = exists(id);
@@ -262,7 +264,8 @@ impl Routes {
         });
     }
 
-    /// Adds this tunnel until the result is dropped; `None` if the cluster's agents already have [`MOST_TUNNELS`].
+    /// Lets requests use this tunnel until the result is dropped. Returns `None` if the cluster's agents have
+    /// [`MOST_TUNNELS`] tunnels.
     pub(super) fn open(self: &Arc<Self>, cluster: &str, route: Arc<Route>) -> Option<OpenTunnel> {
         let mut tunnels = self.tunnels.lock();
         let is_limited = matches!(route.via, ConnectVia::Tunnel(_));
@@ -284,7 +287,7 @@ impl Routes {
         Some(open)
     }
 
-    /// Returns the newest tunnel of each cluster's agents to this gateway.
+    /// Returns the newest tunnel to this gateway for each cluster whose agents have one.
     pub(super) fn of_agents(&self) -> HashMap<String, Arc<Route>> {
         let tunnels = self.tunnels.lock();
         let newest = tunnels.of_agents.iter();
@@ -305,8 +308,8 @@ impl Routes {
         self.changed.subscribe()
     }
 
-    /// Returns the tunnel of the cluster's agent to this gateway, and a guard that marks it as used. A tunnel to
-    /// another gateway is not returned, so that a connection passes at most two gateways.
+    /// Returns the tunnel of the cluster's agent to this gateway, and a guard that marks it as used. Tunnels through
+    /// other gateways are not returned, so that a connection passes at most two gateways.
     pub(super) fn tunnel(&self, cluster: &str) -> Option<(Session, Guard)> {
         let tunnels = self.tunnels.lock();
         let route = tunnels.of_agents.get(cluster)?.last()?;
@@ -319,7 +322,7 @@ impl Routes {
     pub(super) async fn until_agents_are_gone(&self) {
         let mut changes = self.changes();
         while !self.tunnels.lock().of_agents.is_empty() {
-            // The sender lives as long as `self`, so this does not fail.
+            // `changed` never fails, because the sender lives as long as `self`.
             let _ = changes.changed().await;
         }
     }
@@ -342,7 +345,8 @@ impl Routes {
     }
 
     pub(super) fn upstreams(&self) -> Vec<Upstream> {
-        // Every function that needs both locks takes them in this order, so that none waits for another forever.
+        // Every function that needs both locks takes them in this order. Otherwise, two functions could wait for each
+        // other forever.
         let (tunnels, direct) = (self.tunnels.lock(), self.direct.lock());
         let of_tunnels = tunnels.of_agents.values().chain(tunnels.of_gateways.values());
         direct
@@ -358,7 +362,7 @@ fn set_gauge(cluster: &str, tunnels: usize) {
     gauge!(metric_names::GATEWAY_TUNNELS, "cluster" => cluster.to_owned()).set(count);
 }
 
-/// A tunnel that requests may use.
+/// A tunnel through which requests may go until this value is dropped.
 #[derive(Debug)]
 pub(super) struct OpenTunnel {
     routes: Arc<Routes>,
@@ -367,12 +371,12 @@ pub(super) struct OpenTunnel {
 }
 
 impl OpenTunnel {
-    /// Returns whether no request uses the tunnel: only the table and this value refer to it.
+    /// Returns whether no request uses the tunnel. Then only the table of tunnels and this value hold the route.
     pub(super) fn is_idle(&self) -> bool {
         Arc::strong_count(&self.route) <= 2
     }
 
-    /// Reports the number of tunnels of this kind that the cluster has now.
+    /// After a change, reports the number of tunnels that the cluster has, and which of them new requests use.
     fn report_count(&self, tunnels: &Tunnels, count: usize) {
         tunnels.check_newest(&self.cluster, &self.routes.direct.lock());
         if let ConnectVia::Tunnel(_) = self.route.via {
@@ -387,7 +391,7 @@ impl Drop for OpenTunnel {
         let mut tunnels = self.routes.tunnels.lock();
         self.route.is_newest.send_replace(false);
         let table = tunnels.table_for(&self.route.via);
-        // Only this tunnel is removed: the cluster may have other tunnels, including newer ones.
+        // The other tunnels of the cluster stay, because they may be newer.
         if let Some(of_cluster) = table.get_mut(&self.cluster) {
             of_cluster.retain(|route| !Arc::ptr_eq(route, &self.route));
             let count = of_cluster.len();

@@ -1,4 +1,5 @@
-//! Asks the API server for what the chains need besides the request: the stored object, and the result of a patch.
+//! Asks the API server for the stored object and for the result of a patch, because the chains need both besides the
+//! request.
 
 use admittance::{BodyError, BodyLimits, Passage};
 use admittance_admission::{Object, Operation};
@@ -19,7 +20,8 @@ use super::{end_reply, send};
 
 const APPLY: &str = "application/apply-patch";
 
-/// The headers of a client's request that the gateway does not copy to its own requests for the stored object.
+/// The headers of a client's request that the gateway does not copy to the requests that it sends itself to read the
+/// stored object.
 const UNCOPIED_HEADERS: [HeaderName; 13] = [
     ACCEPT_ENCODING,
     CONNECTION,
@@ -36,21 +38,21 @@ const UNCOPIED_HEADERS: [HeaderName; 13] = [
     UPGRADE,
 ];
 
-/// Reads the state of an object from the API server before the chains see a request for the object.
+/// Reads from the API server the objects that a chain needs to decide about a request.
 pub(super) struct StateRequest<'a> {
     pub(super) upstream: &'a Upstream,
     pub(super) limits: BodyLimits,
 }
 
-/// The reply that ends a request before it is forwarded.
+/// A reply that ends the client's request before it is forwarded.
 type EarlyReply = Box<Response<Body>>;
 
 impl StateRequest<'_> {
-    /// Adds the [`StoredState`] that the chains need, if `may_match` says that a chain may match. Returns the body, or
-    /// the reply that ends the request. An error reply of the API server ends the request, because the API server would
-    /// refuse the request too.
+    /// Adds the [`StoredState`] to the request's head, if the chains need it and `may_match` says that a chain may
+    /// match. Returns the body, or the reply that ends the request. An error reply of the API server ends the request,
+    /// because the API server would also refuse the request itself.
     ///
-    /// All these requests have the rights of the user, and no reply is cached.
+    /// The requests for the state have the rights of the user, and no reply is cached.
     pub(super) async fn settle(
         &self,
         head: &mut Parts,
@@ -93,7 +95,8 @@ impl StateRequest<'_> {
         Ok(Body::from(bytes))
     }
 
-    /// Returns the object before the request; `None` if it does not exist and the request may create it.
+    /// Returns the stored object that the request is about, or `None` if the object does not exist and the request may
+    /// create it.
     async fn stored(
         &self,
         head: &Parts,
@@ -108,7 +111,7 @@ impl StateRequest<'_> {
             && target.subresource.is_some()
             && let Some((resource, _)) = path.trim_end_matches('/').rsplit_once('/')
         {
-            // Some subresources, such as `finalize`, cannot be read, so the resource is read instead.
+            // Some subresources, such as `finalize`, cannot be read, so the object itself is read instead.
             reply = self
                 .ask(Method::GET, resource.to_owned(), head, Body::empty())
                 .await?;
@@ -141,7 +144,7 @@ impl StateRequest<'_> {
         send(self.upstream, request).await.map_err(Box::new)
     }
 
-    /// Returns the object in a reply. The error is the reply for the client.
+    /// Returns the object that a reply contains. The error is a reply for the client.
     async fn object_in(&self, request: &Parts, reply: Response<Body>) -> Result<Object, EarlyReply> {
         if !reply.status().is_success() {
             return Err(Box::new(Passage::Ended("refused-by-cluster").mark(reply)));
@@ -208,7 +211,8 @@ mod tests {
             ("/a?fieldManager=x", "/a?fieldManager=x&dryRun=All"),
             ("/a?dryRun=All", "/a?dryRun=All"),
             ("/a?dry%52un=All", "/a?dry%52un=All"),
-            // The API server refuses any value of `dryRun` but `All`.
+            // `dryRun=All` is added to any other value. The API server then refuses the request, because it accepts
+            // only `All`.
             ("/a?dryRun=None", "/a?dryRun=None&dryRun=All"),
         ] {
             assert_eq!(dry_run(&uri.parse().unwrap()), expected, "{uri}");

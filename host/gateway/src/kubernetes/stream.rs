@@ -1,4 +1,4 @@
-//! Ends watches and switched protocols whose user loses the right to them.
+//! Ends long requests, such as watches and switched protocols, when their user loses the right to them.
 
 use std::{
     any::Any,
@@ -19,14 +19,14 @@ use crate::accounts::{AccessTarget, Accounts, Denied, Session};
 
 type UntilDenied = Pin<Box<dyn Future<Output = Denied> + Send>>;
 
-/// The right that a request needs until it has ended.
+/// The permission that the user of a request must keep until the request has ended.
 #[derive(Clone)]
 pub(crate) struct Watched {
     accounts: Accounts,
     session: Session,
     target: AccessTarget,
     needed: Permission,
-    /// A value that [`until_denied`](Self::until_denied) holds until the request has ended.
+    /// A value that must stay alive until the request has ended, such as the route to the cluster.
     _held: Arc<dyn Any + Send + Sync>,
 }
 
@@ -47,7 +47,7 @@ impl Watched {
         }
     }
 
-    /// Waits until the user loses the right to the request. The future keeps `_held` alive until it is dropped.
+    /// Returns a future that waits until the user loses the permission for the request. The future keeps `_held` alive.
     fn until_denied(&self) -> UntilDenied {
         let watched = self.clone();
         Box::pin(async move {
@@ -65,7 +65,7 @@ impl Watched {
         })
     }
 
-    /// Ends a switched protocol when the user loses the right to the request.
+    /// Makes a switched protocol end when its user loses the permission for it.
     pub(crate) fn guard_tunnel(&self, extensions: &mut Extensions) {
         let guard = extensions.remove::<TunnelGuard>();
         let ended = guard.as_ref().map_or_else(CancellationToken::new, |guard| {
@@ -82,7 +82,7 @@ impl Watched {
         });
     }
 
-    /// Ends the body with an error when the user loses the right to the request.
+    /// Returns a body that ends with an error when the user loses the permission for the request.
     pub(crate) fn body(&self, body: Body) -> Body {
         if http_body::Body::is_end_stream(&body) {
             return body;
@@ -96,7 +96,7 @@ impl Watched {
 
 struct WatchedBody {
     body: Body,
-    /// `None` after the body has ended.
+    /// Waits until the user loses the permission for the request; `None` after the body has ended.
     until_denied: Option<UntilDenied>,
 }
 

@@ -7,7 +7,7 @@ const OWN: [(&str, &str); 4] = [
     ("impersonate-user", "plain.alice"),
 ];
 
-/// Returns the headers that a cluster receives if a client sends these.
+/// Returns the headers that the cluster receives if a client sends `headers`.
 fn replaced(headers: &[(&str, &str)], is_upgrade: bool) -> Vec<(String, String)> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
@@ -65,7 +65,7 @@ fn no_header_with_a_client_identity_reaches_a_cluster() {
         ("X-SSL-Client-Cert", "pem"),
         ("Ssl-Client-Cert", "pem"),
         ("Client-Cert", ":pem:"),
-        // The next hop drops the headers that `Connection` lists.
+        // If this header were forwarded, the next server would drop the headers that it lists.
         ("Connection", "Impersonate-User, Impersonate-Group"),
         ("Connection", "authorization"),
         ("Upgrade", "websocket"),
@@ -73,7 +73,7 @@ fn no_header_with_a_client_identity_reaches_a_cluster() {
         ("Sec-WebSocket-Protocol", "BASE64URL.bearer.authorization.k8s.io.bWluZQ"),
     ] {
         assert_eq!(replaced(&[(name, value)], false), expected(&[]), "{name}: {value}");
-        // A header that the client sends twice is replaced too.
+        // The client sends the header twice. The values of both are replaced.
         assert_eq!(replaced(&[(name, value), (name, "other")], false).iter().filter(|(_, value)| value == "system:masters").count(), 0);
     }
 }

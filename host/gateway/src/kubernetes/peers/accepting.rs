@@ -1,4 +1,4 @@
-//! Accepts the tunnels of other gateways, and uses the tunnels that they announce.
+//! Accepts the tunnels that other gateways open, and makes the clusters that they announce reachable.
 
 use std::{
     collections::HashMap,
@@ -35,10 +35,10 @@ use crate::tunnel::{
 
 /// The maximum number of clusters that one gateway may announce.
 const MOST_CLUSTERS: usize = 16 * 1024;
-/// The maximum number of tunnels from other gateways. Each gateway has one tunnel, and two while it reconnects.
+/// The maximum number of open tunnels from other gateways. Each gateway has one tunnel, or two while it reconnects.
 const MOST_GATEWAYS: usize = 256;
 
-/// Counts a tunnel of another gateway until this is dropped.
+/// Counts a tunnel from another gateway until this value is dropped.
 struct CountedTunnel(Arc<AtomicUsize>);
 
 impl Drop for CountedTunnel {
@@ -101,7 +101,8 @@ impl Kubernetes {
         })
     }
 
-    /// Serves another gateway's tunnel until it ends. Requests may use the tunnels that the other gateway announces.
+    /// Serves a tunnel from another gateway until it ends. Requests for the clusters that the other gateway announces
+    /// may go through the tunnel.
     async fn serve_gateway_tunnel(
         &self,
         id: &str,
@@ -138,7 +139,8 @@ impl Kubernetes {
 }
 
 impl Peers {
-    /// Checks the request of a gateway that opens a tunnel. Returns the shared secret and a challenge.
+    /// Checks the headers with which another gateway opens a tunnel. Returns the shared secret, and the connection with
+    /// a new challenge.
     fn check(&self, headers: &HeaderMap) -> Result<(PeerSecret, ConnectionContext), KubernetesError> {
         let id = header(headers, ID)?;
         if id == self.id {
@@ -168,8 +170,8 @@ impl Peers {
     }
 }
 
-/// Returns whether the first message of a gateway that opens a tunnel answers the challenge of this connection. A
-/// recorded message does not answer it, because every connection has a new challenge.
+/// Returns whether the first message of a gateway that opens a tunnel proves that it has the secret. The proof must use
+/// the new challenge of this connection, so a recorded message is refused.
 async fn is_answered<S>(socket: &mut S, secret: &PeerSecret, connection: &ConnectionContext) -> bool
 where
     S: Stream<Item = Result<Message, WsError>> + Unpin,
@@ -180,7 +182,7 @@ where
     }
 }
 
-/// Applies an announcement of another gateway. An error ends the tunnel to that gateway.
+/// Adds or removes the route to a cluster as another gateway announces. An error ends the tunnel to that gateway.
 fn apply_announcement(
     announcement: Announcement,
     routes: &Arc<Routes>,

@@ -1,4 +1,4 @@
-//! The secret that gateways share, and the proofs that a gateway has it.
+//! The secret that gateways share, and the proofs by which they show each other that they have it.
 
 use std::path::Path;
 
@@ -8,41 +8,45 @@ use ring::hmac::{self, HMAC_SHA256};
 
 use crate::accounts::Secret;
 
-/// The minimum length of a secret, since a shorter one could be guessed.
+/// The minimum length of a secret in bytes. A shorter secret could be guessed.
 const SHORTEST: usize = 32;
 const LONGEST_FILE: u64 = 4096;
 
-/// The secrets in a file, one on each line. The file is reloaded when it changes. Proofs are made with the first
-/// secret, and accepted with any of them. Cheap to clone; lives as long as the gateway.
+/// The secrets that gateways share, read from a file with one secret on each line. The file is reloaded when it
+/// changes. Proofs are made with the first secret, and accepted with any of the secrets. Cheap to clone; lives as long
+/// as the gateway.
 #[derive(Clone, Debug)]
 pub struct PeerSecrets(FileValue<Vec<PeerSecret>>);
 
-/// A secret. Only proofs of it are sent, never the secret itself.
+/// A secret that gateways share. Only proofs of it are sent, never the secret itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PeerSecret(Secret);
 
-/// The step of opening a tunnel at which one side proves that it has the secret.
+/// The step in the opening of a tunnel at which one gateway proves that it has the secret.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum HandshakeStep {
-    /// The proof in the request. Anyone who has seen it can send it again, so it only keeps out strangers.
+    /// The proof in the request of the gateway that opens the tunnel. Anyone who has seen the proof can send it again,
+    /// so it does not suffice.
     Opens,
-    /// The proof in the reply, for the random key of the request.
+    /// The proof in the reply of the gateway that accepts the tunnel. It covers the random key of the request.
     Accepts,
-    /// The proof in the first message, for the random challenge of the reply.
+    /// The proof in the first message of the gateway that opens the tunnel. It covers the random challenge of the
+    /// reply.
     Answers,
 }
 
-/// The connection to one gateway for which a proof is valid.
+/// The properties of one connection between gateways. A proof is valid only for this connection.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionContext {
     /// The ID of the gateway that opens the tunnel.
     pub(super) id: String,
     /// The random key of the tunnel's WebSocket.
     pub(super) key: String,
-    /// The registered URL of the gateway that accepts the tunnel. That gateway cannot use the proof at another gateway,
-    /// which has another URL.
+    /// The registered URL of the gateway that accepts the tunnel. With the URL in the proof, that gateway cannot use
+    /// the proof at another gateway.
     pub(super) server: String,
-    /// The random challenge of the gateway that accepts the tunnel; empty in the request, before it is known.
+    /// The random challenge of the gateway that accepts the tunnel. It is empty in the proof of the request, because it
+    /// is not known yet.
     pub(super) challenge: String,
 }
 
@@ -77,8 +81,8 @@ fn text(step: HandshakeStep, connection: &ConnectionContext) -> String {
 }
 
 impl PeerSecrets {
-    /// Reads a file, which must contain a secret. It is an error if the file cannot be read, if every user of the
-    /// machine may read it, or if a secret is too short.
+    /// Reads the file with the secrets. It is an error if the file cannot be read or contains no secret, if every user
+    /// of the machine may read it, or if a secret is too short.
     pub fn read(path: &Path) -> Result<Self, String> {
         let path = path.to_owned();
         FileValue::load([path.clone()], move || read(&path)).map(Self)
@@ -88,7 +92,7 @@ impl PeerSecrets {
         self.0.current().first().cloned()
     }
 
-    /// Returns the secret with which this proof was made.
+    /// Returns the secret with which this proof was made, or `None` if it is none of the file's secrets.
     pub(super) fn accept(
         &self,
         proof: &str,
@@ -109,7 +113,7 @@ impl PeerSecrets {
             .await
             .is_err()
         {
-            // Never reached, because `self` owns the sender.
+            // `wait_for` never fails, because `self` owns the sender.
             std::future::pending().await
         }
     }

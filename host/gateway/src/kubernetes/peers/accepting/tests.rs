@@ -27,10 +27,12 @@ async fn announcements_of_an_ended_tunnel_do_not_affect_its_successor() {
         apply_announcement(announcement, &routes, session, |_| budget.clone(), announced)
     };
     apply_announcement(added("a"), &old, &mut before).unwrap();
-    // A newer tunnel of the same agent replaces its older tunnel.
+    // The agent has opened a newer tunnel, so the other gateway announces its cluster again. The new route replaces the
+    // older one.
     apply_announcement(added("a"), &old, &mut before).unwrap();
     assert_eq!(known(), 1);
-    // The other gateway has connected again, and this gateway has not noticed yet that the old connection is gone.
+    // The other gateway has reconnected, and announces the cluster through the new connection. This gateway has not
+    // noticed yet that the old connection is gone.
     apply_announcement(added("a"), &new, &mut after).unwrap();
     drop(before);
     assert_eq!(known(), 1);
@@ -64,7 +66,7 @@ async fn a_recorded_proof_does_not_answer_a_new_challenge() {
     for (message, expected) in [
         (Some(Message::text(proof(HandshakeStep::Answers, "now"))), true),
         (Some(Message::binary(proof(HandshakeStep::Answers, "now"))), false),
-        // These proofs were recorded earlier, or sent by the gateway itself.
+        // The next two messages: a proof for an earlier challenge, and a proof that the accepting gateway itself sent.
         (
             Some(Message::text(proof(HandshakeStep::Answers, "before"))),
             false,
