@@ -1,4 +1,4 @@
-//! Restricts tokens to some namespaces of Mesos clusters. A request with an ambiguous namespace is refused.
+//! Restricts a token to some namespaces of a Mesos cluster. A request whose namespace is ambiguous is refused.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -18,11 +18,11 @@ use crate::{error::GatewayError, path};
 #[derive(Clone, Debug)]
 pub(super) struct Namespaces(pub(super) Arc<BTreeSet<String>>);
 
-/// A check that remains after the check of the path.
+/// What must be checked after the namespace in the path of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RemainingCheck {
     Nothing,
-    /// The namespace in the body must be checked: drivers use it even if the path has another one.
+    /// The namespace in the body must be checked, because drivers use it instead of the namespace in the path.
     Body,
 }
 
@@ -66,8 +66,8 @@ impl Namespaces {
         }
     }
 
-    /// Checks the namespace in the body. Returns the body with the keys spelled as the driver documents them, so that
-    /// every driver reads the namespace that was checked.
+    /// Checks that the token may use the namespace in the body. Returns the body with its keys in the spelling that
+    /// drivers document, so that every driver reads the namespace that was checked.
     pub(super) async fn checked_body(
         &self,
         head: &mut Parts,

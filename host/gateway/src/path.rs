@@ -6,11 +6,11 @@ use percent_encoding::percent_decode_str;
 
 use super::error::GatewayError;
 
-/// The prefixes of the gateway's paths, the longest first: the prefix of bcs-api, and the prefix of the paths that
+/// The prefixes of paths at the gateway, longest first: the prefix of bcs-api, and the prefix of the paths that
 /// bcs-gateway-discovery routes to drivers, for example for consoles.
 const PREFIXES: [&str; 2] = ["/bcsapi/v4/scheduler/mesos", "/bcsapi/v1"];
 
-/// Returns the path of the driver for a path of the gateway. The query and percent-encoding are kept.
+/// Returns the path at a driver for a path at the gateway. The query and percent-encoding are kept.
 pub(super) fn driver_path(uri: &Uri) -> Result<PathAndQuery, GatewayError> {
     let path = uri.path();
     let is_below = |prefix: &&&str| {
@@ -21,7 +21,7 @@ pub(super) fn driver_path(uri: &Uri) -> Result<PathAndQuery, GatewayError> {
     rewritten(uri, prefix, PREFIX)
 }
 
-/// Returns the path with `new_prefix` in place of `prefix`. The query and percent-encoding are kept.
+/// Replaces the prefix of a path by `new_prefix`. The query and percent-encoding are kept.
 pub(super) fn rewritten(uri: &Uri, prefix: &str, new_prefix: &str) -> Result<PathAndQuery, GatewayError> {
     let after_prefix = uri.path().strip_prefix(prefix).filter(|rest| rest.len() > 1);
     let rest = after_prefix.ok_or(GatewayError::NoRoute)?;
@@ -35,8 +35,8 @@ pub(super) fn rewritten(uri: &Uri, prefix: &str, new_prefix: &str) -> Result<Pat
     text.parse().map_err(|_| GatewayError::PathTooLong)
 }
 
-/// Returns whether every segment, even between encoded slashes, is plain: not empty, `.` or `..`. The last segment may
-/// be empty.
+/// Returns whether no segment of the path is `.`, `..` or empty. The last segment may be empty. Encoded slashes also
+/// separate segments.
 fn is_plain(rest: &str) -> bool {
     let decoded = decoded(rest);
     let mut segments: Vec<&str> = decoded.split('/').skip(1).collect();
@@ -46,16 +46,17 @@ fn is_plain(rest: &str) -> bool {
     !segments.iter().any(|segment| matches!(*segment, "" | "." | ".."))
 }
 
-/// The maximum number of times that the servers between client and driver may decode a path.
+/// The maximum number of times that the servers between a client and a driver decode a path.
 const ROUNDS: usize = 4;
 
-/// Returns whether every server reads this path in the same way: nothing is encoded twice, and no slash is encoded.
+/// Returns whether every server reads this path in the same way, because nothing in it is encoded twice and no slash is
+/// encoded.
 pub(super) fn has_one_reading(path: &str) -> bool {
     let once = percent_decode_str(path).decode_utf8();
     once.is_ok_and(|once| !once.contains('%') && once.matches('/').count() == path.matches('/').count())
 }
 
-/// Returns the path with all percent-encoding decoded, repeatedly if it is encoded several times.
+/// Returns the path without percent-encoding. What is encoded several times is decoded several times.
 fn decoded(path: &str) -> String {
     let mut text = path.to_owned();
     for _ in 0..ROUNDS {

@@ -8,12 +8,13 @@ use http::{header::UPGRADE, request::Parts};
 
 use crate::path;
 
-/// The prefix of the custom resources of the kube-apiserver next to a cluster: `{group}/{version}/...`.
+/// The prefix of the driver's paths for custom resources, before `{group}/{version}/...`. The driver forwards these
+/// requests to a kube-apiserver next to the Mesos cluster.
 const CUSTOM_RESOURCES: &str = "/mesosdriver/v4/customresources/";
 
-/// The API groups whose custom resources may be changed with [`Permission::Write`]. Changes of other groups need
-/// [`Permission::Hooks`], because their resources may control admission and access for all requests (definitions of
-/// hooks, admission policies, roles, API services, policy engines). Default: none.
+/// The API groups whose custom resources users with [`Permission::Write`] may change. Changes of other groups need
+/// [`Permission::Hooks`], because their resources may control admission and access for all requests: as definitions of
+/// hooks, admission policies, roles, API services or policy engines. Default: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlainGroups(BTreeSet<ApiGroup>);
 
@@ -25,7 +26,7 @@ pub struct ApiGroup(String);
 pub enum InvalidApiGroup {
     #[error("{0:?} is not an API group of custom resources: write one such as clb.bmsf.tencent.com")]
     Name(String),
-    /// The resources of the group control admission or access for all requests.
+    /// The resources of this API group control admission or access for all requests.
     #[error(
         "{0} controls admission for all requests, so changing it always requires the permission Hooks: remove it"
     )]
@@ -40,11 +41,12 @@ impl FromStr for ApiGroup {
             text.strip_suffix(domain)
                 .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
-        // BCS's own group is refused too: it has the definitions of hooks, and all workloads of the scheduler.
+        // BCS's own group is refused like the groups of Kubernetes, because it contains the definitions of hooks and
+        // all workloads of the scheduler.
         if ["k8s.io", "kubernetes.io"].iter().any(|domain| is_within(domain)) || text == "bkbcs.tencent.com" {
             return Err(InvalidApiGroup::Protected(text.to_owned()));
         }
-        // Kubernetes' own groups without a dot (`apps`) have no custom resources.
+        // A group without a dot, such as `apps`, belongs to Kubernetes and has no custom resources.
         if !text.contains('.') || !is_dns_subdomain(text) {
             return Err(InvalidApiGroup::Name(text.to_owned()));
         }
@@ -59,7 +61,7 @@ impl FromIterator<ApiGroup> for PlainGroups {
 }
 
 impl PlainGroups {
-    /// Returns whether the path, without any encoding, is for custom resources of one of these groups.
+    /// Returns whether the path is for custom resources of one of these groups. The path must contain no encoding.
     fn contain(&self, path: &str) -> bool {
         path.strip_prefix(CUSTOM_RESOURCES)
             .and_then(|rest| rest.split('/').next())
@@ -67,11 +69,11 @@ impl PlainGroups {
     }
 }
 
-/// Returns the permission that a request to a driver needs: the permission of its route, or [`Permission::Hooks`] if it
-/// has no route or an ambiguous path.
+/// Returns the permission that a request to a driver needs: the permission of its route, or [`Permission::Hooks`] if
+/// its path is ambiguous or has no route.
 ///
-/// Opening a console is a GET but not a read, because a console is a shell in a container. A request that switches
-/// protocols is not a read either.
+/// A request that opens a console is not a read although it is a GET, because a console is a shell in a container. A
+/// request that switches protocols is not a read, either.
 pub(crate) fn needed_permission(head: &Parts, plain: &PlainGroups) -> Permission {
     let path = head.uri.path();
     let RouteLookup::Found(matched) = lookup(head) else {

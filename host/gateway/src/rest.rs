@@ -1,4 +1,4 @@
-//! The management API of bcs-api: users, clusters, register tokens and credentials, below `/rest`.
+//! The management API of bcs-api below `/rest`: users, clusters, register tokens and credentials.
 
 mod error;
 mod handlers;
@@ -24,26 +24,26 @@ use crate::{
     accounts::{Accounts, Cluster, Denied, Directory, Session},
 };
 
-/// The largest body in bytes: credentials with a bundle of certificates.
+/// The largest request body in bytes. The largest bodies contain credentials with a bundle of certificates.
 const LARGEST_BODY: usize = 256 * 1024;
-/// The scheme of basic authentication. The password is a token.
+/// The prefix of a header `Authorization` with basic authentication. Its password is a token.
 const BASIC: &[u8] = b"Basic ";
 
-/// The reply to a request, and details for logs and metrics.
+/// The reply to a request of the management API, and details for logs and metrics.
 #[derive(Debug)]
 pub(super) struct RestAnswer {
     pub(super) response: Response<Body>,
-    /// A keyword for logs and metrics.
+    /// A keyword for the reply, for logs and metrics.
     pub(super) word: &'static str,
     pub(super) holder: Option<Arc<str>>,
 }
 
-/// Returns whether a request is for this API.
+/// Returns whether a request with this path is for the management API.
 pub(super) fn is_rest(path: &str) -> bool {
     path.starts_with("/rest/")
 }
 
-/// Answers a request. `statuses` affects only the reply to invalid input.
+/// Answers a request of the management API. `statuses` affects only replies to invalid input.
 pub(super) async fn answer(
     accounts: &Accounts,
     head: &Parts,
@@ -103,7 +103,7 @@ async fn reply(
     call.run(row.action).await
 }
 
-/// An authenticated user, and the token that was sent.
+/// An authenticated user, with the token that the user sent.
 #[derive(Debug)]
 struct Caller {
     session: Session,
@@ -111,7 +111,7 @@ struct Caller {
 }
 
 fn caller(directory: &Directory, headers: &HeaderMap) -> Result<Caller, RestError> {
-    // Several tokens could belong to several users, so they are refused.
+    // Several headers are refused, because their tokens could belong to several users.
     let value = only(headers, AUTHORIZATION).ok_or(Denied::Unknown)?.as_bytes();
     let presented = match value.split_at_checked(BASIC.len()) {
         Some((scheme, encoded)) if scheme.eq_ignore_ascii_case(BASIC) => password(encoded),
@@ -122,14 +122,15 @@ fn caller(directory: &Directory, headers: &HeaderMap) -> Result<Caller, RestErro
     Ok(Caller { session, token })
 }
 
-/// Returns the password in basic authentication. The name of the user is ignored.
+/// Returns the password in credentials of basic authentication. The name of the user is ignored.
 fn password(encoded: &[u8]) -> Option<Vec<u8>> {
     let decoded = BASE64_STANDARD.decode(encoded.trim_ascii()).ok()?;
     let colon = decoded.iter().position(|byte| *byte == b':')?;
     decoded.get(colon + 1..).map(<[u8]>::to_vec)
 }
 
-/// Checks that the user may use the route. Returns the cluster that the path names.
+/// Checks that the caller may use the route. Returns the cluster that the path names, or `None` if the route is not for
+/// a cluster.
 fn authorize(
     needs: AllowedCallers,
     directory: &Directory,
@@ -146,7 +147,7 @@ fn authorize(
         }
         AllowedCallers::Nothing | AllowedCallers::User | AllowedCallers::SuperUser => Ok(None),
         AllowedCallers::Cluster(needed) => {
-            // A cluster that the user may not see seems not to exist.
+            // For a cluster that the user may not see, the reply is that it does not exist.
             let cluster = directory
                 .cluster(parameter)
                 .filter(|cluster| directory.permission(user, cluster).is_some())

@@ -31,39 +31,39 @@ use crate::{
 
 /// The time for which the writer's lease is valid after it was taken or renewed.
 const LEASE: Duration = Duration::from_secs(15);
-/// The interval at which the writer renews its lease.
+/// The interval at which each gateway tries to take or renew the lease of the writer.
 const RENEWAL: Duration = Duration::from_secs(4);
-/// The pause after the database could not be changed.
+/// The pause after the roles of the configuration could not be stored in the database.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// The sources of the roles of users, and the limits of these roles.
+/// The sources of the roles of users in clusters, and the rights that these roles may contain.
 #[derive(Clone, Debug)]
 pub struct RolesConfig {
     pub file: Option<RoleTable>,
     pub subscription: Option<SubscriptionConfig>,
-    /// The dangerous rights that roles may have because the operator names them. Default: none.
+    /// The dangerous rights that the operator has allowed roles to contain. Default: none.
     pub allowed: AllowedRights,
 }
 
-/// The writer of roles. Lives as long as the gateway.
+/// The part of a gateway that writes roles into clusters while it holds the lease. Lives as long as the gateway.
 #[derive(Debug)]
 pub(crate) struct Roles {
     config: RolesConfig,
     accounts: Accounts,
     kubernetes: Kubernetes,
-    /// The name of this gateway as the holder of the lease.
+    /// The name of this gateway in the lease.
     id: String,
     is_writer: watch::Sender<bool>,
     pass: watch::Sender<PassResult>,
     subscription_problem: Mutex<Option<String>>,
 }
 
-/// The result of a pass over all clusters.
+/// The result of one pass that writes the roles of all clusters.
 #[derive(Clone, Debug, Default)]
 struct PassResult {
-    /// The revision of the database whose grants were written.
+    /// The revision of the database from which the grants of the pass were read.
     revision: i64,
-    /// The IDs of the clusters whose roles are not up to date, with the reason.
+    /// The IDs of the clusters whose roles could not be brought up to date, each with the reason.
     unwritten: Arc<BTreeMap<String, String>>,
 }
 
@@ -123,7 +123,7 @@ impl Roles {
     async fn work(&self) {
         let mut is_writer = self.is_writer.subscribe();
         loop {
-            // Never fails, because `self` owns the sender.
+            // `wait_for` never fails, because `self` owns the sender.
             let _ = is_writer.wait_for(|is_writer| *is_writer).await;
             tracing::info!("this gateway writes the roles of users into the clusters");
             tokio::select! {
@@ -135,11 +135,11 @@ impl Roles {
         }
     }
 
-    /// Keeps the grants of the configuration in the database. Never returns.
+    /// Keeps the grants in the database equal to the grants of the configuration. Never returns.
     async fn store_configured(&self) {
         let mut contents = self.config.file.as_ref().map(RoleTable::contents);
         let mut changes = self.accounts.changes();
-        // Until the database is read, its grants are unknown.
+        // The stored grants are unknown until the directory has been read.
         let _ = changes.wait_for(Option::is_some).await;
         loop {
             let wanted = contents
@@ -154,7 +154,7 @@ impl Roles {
             let Some(contents) = &mut contents else {
                 return std::future::pending().await;
             };
-            // Never fails, because `self` owns the sender.
+            // `changed` never fails, because `self` owns the sender.
             let _ = contents.changed().await;
         }
     }
@@ -177,7 +177,7 @@ impl Roles {
     }
 }
 
-/// Warns that a grant has no effect until its user and cluster exist.
+/// Logs a warning if the user or the cluster of a grant does not exist, because the grant has no effect yet.
 fn warn_of_unknown(directory: &Directory, grant: &RoleGrant) {
     if !directory.has_user(&grant.user) {
         tracing::warn!("there is no user {}: {grant} has no effect yet", grant.user);

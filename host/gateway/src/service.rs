@@ -47,7 +47,7 @@ struct Inner {
     services: Option<Services>,
     tokens: Option<Tokens>,
     accounts: Option<Accounts>,
-    /// The proxy to Kubernetes clusters, if there are accounts.
+    /// The proxy to Kubernetes clusters; `None` without accounts.
     kubernetes: Option<Kubernetes>,
     roles: Option<Roles>,
     plain_groups: PlainGroups,
@@ -71,9 +71,9 @@ pub enum GatewayStartError {
 
 #[derive(Clone, Debug)]
 pub struct Recipient {
-    /// The cluster; `None` for the management API.
+    /// The cluster to which the request went; `None` for the management API.
     pub cluster: Option<Arc<str>>,
-    /// The name of the token's holder, if known.
+    /// The name of the holder of the request's token, if it is known.
     pub holder: Option<Arc<str>>,
 }
 
@@ -81,12 +81,13 @@ pub struct Recipient {
 pub struct Answer {
     pub response: Response<Body>,
     pub passage: Passage,
-    /// `None` if the request ended before the cluster and the user were checked.
+    /// The cluster and user of the request; `None` if the request ended before they were checked.
     pub recipient: Option<Recipient>,
 }
 
 impl Gateway {
-    /// Creates a gateway. Requests for Kubernetes clusters go through the chains of `host`; `limits` apply to bodies.
+    /// Creates a gateway. Requests for Kubernetes clusters go through the chains of `host`. `limits` apply to the
+    /// bodies of all requests.
     pub async fn new(
         mut config: GatewayConfig,
         ports: Ports,
@@ -149,7 +150,7 @@ impl Gateway {
         })))
     }
 
-    /// Warns if clients can use the port without authentication, or send tokens unencrypted.
+    /// Logs a warning if clients can use the port without authentication, or send tokens unencrypted.
     pub fn warn_of_port(&self, address: SocketAddr, is_tls: bool) {
         let has_drivers = self.0.clusters.path().is_some() || !self.0.clusters.now().clusters.is_empty();
         let has_tokens = self.0.tokens.is_some() || self.0.accounts.is_some();
@@ -183,7 +184,7 @@ impl Gateway {
         answer
     }
 
-    /// Returns the reply to a request that ended before it was forwarded. `path` is the path of the request.
+    /// Returns the gateway's reply to a request for this path that ended before it was forwarded.
     pub fn reply(&self, path: &str, end: &EndReason<'_>) -> Response<Bytes> {
         if self.0.kubernetes.is_some() && Kubernetes::is_cluster_or_tunnel_path(path) {
             return KubernetesApi.reply(end);
@@ -244,7 +245,7 @@ impl Gateway {
         }
     }
 
-    /// Returns the drivers and API servers of each cluster.
+    /// Returns the connections to the drivers and API servers of each cluster.
     pub fn upstreams(&self) -> Vec<Upstream> {
         let known = self.0.clusters.now();
         let drivers = known.clusters.values().map(|drivers| drivers.upstream.clone());
@@ -259,7 +260,7 @@ impl Gateway {
         }
     }
 
-    /// Begins to stop: the tunnels of agents end when no request uses them.
+    /// Begins to stop: each tunnel of an agent ends as soon as no request uses it.
     pub fn stop(&self) {
         if let Some(kubernetes) = &self.0.kubernetes {
             kubernetes.stop();

@@ -1,5 +1,5 @@
-//! The other services of BCS behind bcs-api, and the drivers of its Kubernetes clusters. They are found in ZooKeeper,
-//! and only users who may use every cluster can send them requests.
+//! The services of BCS besides drivers of Mesos clusters: other servers behind bcs-api, and drivers of Kubernetes
+//! clusters. They are found in ZooKeeper. Only users who may use every cluster can send requests to the servers.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,10 +18,11 @@ use crate::{
     path,
 };
 
-/// The node below which all programs of BCS register.
+/// The ZooKeeper node below which all programs of BCS register.
 const ENDPOINTS: &str = "/bcs/services/endpoints";
 
-/// A service: its prefix at the gateway, the name of the ZooKeeper node of its servers, and its prefix at the servers.
+/// The route to a service of BCS: its prefix at the gateway, the name of the ZooKeeper node of its servers, and its
+/// prefix at the servers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServiceRoute {
     gateway_prefix: &'static str,
@@ -52,10 +53,10 @@ const SERVICES: [ServiceRoute; 5] = [
         "/bcsclusterkeeper/v1",
     ),
 ];
-/// The drivers of Kubernetes clusters, each below the node of its cluster.
+/// The route to the drivers of Kubernetes clusters. Each cluster has its own node below `kubernetedriver`.
 const KUBERNETES: ServiceRoute = route("/bcsapi/v4/scheduler/k8s", "kubernetedriver", "/k8sdriver/v4");
 
-/// The name in permissions that stands for every cluster. No cluster has this name.
+/// In permissions, the name that stands for every cluster. No cluster has this name.
 pub(super) const EVERY_CLUSTER: &str = "*";
 
 #[derive(Debug)]
@@ -72,10 +73,10 @@ pub(super) enum ServiceTarget<'a> {
 }
 
 impl Services {
-    /// Follows the servers of all services in this ensemble.
+    /// Starts to follow the servers of all services in this ensemble.
     pub(super) fn start(config: &UpstreamConfig, zookeeper: &ZooKeeper) -> Self {
         let config = UpstreamConfig {
-            // The configured health check is only for drivers of Mesos clusters, so it is not used here.
+            // The configured health check fits only drivers of Mesos clusters, so it is not used for other servers.
             health: None,
             ..config.clone()
         };
@@ -139,7 +140,7 @@ impl ServiceTarget<'_> {
         }
     }
 
-    /// Rewrites the path for the service. Returns the permission that the request needs.
+    /// Rewrites the path of a request for the service. Returns the permission that the request needs.
     pub(super) fn rewrite(&self, head: &mut Parts) -> Result<Permission, GatewayError> {
         let ServiceRoute {
             gateway_prefix,
@@ -157,7 +158,8 @@ impl ServiceTarget<'_> {
         Ok(match (is_read, is_kubernetes) {
             (true, _) => Permission::Read,
             (false, false) => Permission::Write,
-            // The driver of a Kubernetes cluster can change anything in the cluster.
+            // Changes need the highest permission, because the driver of a Kubernetes cluster can change anything in
+            // the cluster.
             (false, true) => Permission::Hooks,
         })
     }

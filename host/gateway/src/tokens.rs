@@ -22,10 +22,10 @@ use crate::{
     websocket_tokens,
 };
 
-/// bcs-api's own header for tokens.
+/// The header in which clients of bcs-api send their tokens.
 const USER_TOKEN: HeaderName = HeaderName::from_static("x-bcs-user-token");
 
-/// The access to a cluster that a request needs.
+/// The properties of a request by which access to a cluster is decided.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AccessRequest<'a> {
     pub(super) cluster: &'a str,
@@ -34,22 +34,22 @@ pub(super) struct AccessRequest<'a> {
     pub(super) needed: Permission,
 }
 
-/// The source of tokens. Lives as long as the gateway.
+/// The source of the tokens of clients and their permissions. Lives as long as the gateway.
 #[derive(Debug)]
 pub(super) enum Tokens {
     File(TokenTable),
     Endpoint(Box<Endpoint>),
-    /// The users of the database, with their permissions.
+    /// The users in the gateway's database, with their permissions.
     Accounts(Accounts),
 }
 
 #[derive(Default)]
 pub(super) struct Holder {
-    /// The name of the holder, if it is known.
+    /// The name of the holder of a token, if it is known.
     pub(super) name: Option<Arc<str>>,
-    /// The right that is watched until the request ends; `None` if the right is checked only when the request begins.
+    /// The permission that is checked until the request ends; `None` if it is checked only when the request begins.
     pub(super) watched: Option<Watched>,
-    /// The namespaces that the token may use; `None` for all.
+    /// The namespaces that the holder's token may use; `None` for all.
     pub(super) namespaces: Option<Namespaces>,
 }
 
@@ -68,7 +68,7 @@ impl Tokens {
         })
     }
 
-    /// Checks that the holder of the token in these headers has this access.
+    /// Checks that the holder of the token in these headers may send this request.
     pub(super) async fn admit(
         &self,
         headers: &HeaderMap,
@@ -98,7 +98,7 @@ impl Tokens {
         }
     }
 
-    /// Reloads files when they change. Never returns.
+    /// Reloads the files with tokens and certificates when they change. Never returns.
     pub(super) async fn follow(&self) {
         match self {
             Self::File(table) => table.follow().await,
@@ -139,7 +139,7 @@ fn of_accounts(accounts: &Accounts, token: &[u8], access: AccessRequest<'_>) -> 
     })
 }
 
-/// Returns the labels of the checks that are counted: sources, and the results of each.
+/// Returns the labels of the metric that counts checks of tokens: each source, with its possible results.
 fn counted(config: &TokensConfig) -> &'static [(&'static str, &'static [&'static str])] {
     match config {
         TokensConfig::File(_) => &[("file", &["allowed", "refused"])],
@@ -151,7 +151,7 @@ fn counted(config: &TokensConfig) -> &'static [(&'static str, &'static [&'static
     }
 }
 
-/// Counts a check, whose `result` is `allowed`, `refused` or `unanswered`.
+/// Counts a check of a token, whose `result` is `allowed`, `refused` or `unanswered`.
 fn count_check(source: &'static str, result: &'static str) {
     checks(source, result).increment(1);
 }
@@ -160,7 +160,7 @@ fn checks(source: &'static str, result: &'static str) -> Counter {
     counter!(metric_names::TOKEN_CHECKS, "source" => source, "result" => result)
 }
 
-/// Returns the token in `Authorization`, or else in bcs-api's own header, or else in a WebSocket protocol.
+/// Returns the token in the header `Authorization`, or else in bcs-api's own header, or else in a WebSocket protocol.
 fn token_of(headers: &HeaderMap) -> Result<Cow<'_, [u8]>, GatewayError> {
     let token = match (
         single_value(headers, &AUTHORIZATION)?,
@@ -182,7 +182,8 @@ fn token_of(headers: &HeaderMap) -> Result<Cow<'_, [u8]>, GatewayError> {
     }
 }
 
-/// Returns the value of a header. Several values are an error, since the driver might use the token of another user.
+/// Returns the value of a header with a token. Several values are an error, because the driver might use a different
+/// one.
 fn single_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h [u8]>, GatewayError> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -213,7 +214,7 @@ mod tests {
             (&[("authorization", "Bearer abc"), ("x-bcs-user-token", "def")], Some("abc")),
             (&[], None),
             (&[("authorization", "Basic YTpi")], None),
-            // If the first header has an invalid token, the other header is not used.
+            // Although the token in `authorization` is invalid, the token in the other header is not used.
             (&[("authorization", "Basic YTpi"), ("x-bcs-user-token", "def")], None),
             (&[("authorization", "Bearer ")], None),
             (&[("authorization", "Bearer a"), ("authorization", "Bearer b")], None),

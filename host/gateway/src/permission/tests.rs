@@ -30,7 +30,7 @@ fn each_driver_route_needs_its_permission() {
         ("POST", "/namespaces/n/applications", Write),
         ("PUT", "/namespaces/n/applications/a/scale/3", Write),
         ("DELETE", "/namespaces/n/applications/a", Write),
-        // An application may be called `admissionwebhook`.
+        // An application may have the name `admissionwebhook`.
         ("DELETE", "/namespaces/n/applications/admissionwebhook", Write),
         ("DELETE", "/namespaces/admissionwebhook/applications/a", Write),
         ("DELETE", "/namespaces/n/applications/%E5%BA%94%E7%94%A8", Write),
@@ -42,7 +42,7 @@ fn each_driver_route_needs_its_permission() {
         ("POST", "/crd/namespaces/n/admissionwebhook", Hooks),
         ("DELETE", "/crd/namespaces/n/admissionwebhook/a", Hooks),
         ("POST", "/crd/namespaces/n/admissionwebhook2", Write),
-        // Another encoding of the path needs the same permission.
+        // The next seven rows: encoded or unusual paths, which drivers could read as the path of a hook definition.
         ("POST", "/namespaces/n/%61dmissionwebhook", Hooks),
         ("POST", "/namespaces/n%2Fadmissionwebhook", Hooks),
         ("POST", "/namespaces/n/admissionwebhook/", Hooks),
@@ -57,7 +57,7 @@ fn each_driver_route_needs_its_permission() {
             Write,
         ),
         ("POST", "/webconsole/x", Write),
-        // An unknown route may exist in another version of the driver.
+        // A path without a route in this table may have one in another version of the driver.
         ("GET", "/nothing", Hooks),
         ("POST", "/nothing", Hooks),
         ("DELETE", "/admissionwebhooks", Hooks),
@@ -70,7 +70,8 @@ fn each_driver_route_needs_its_permission() {
 #[rustfmt::skip]
 fn custom_resources_need_the_permission_hooks_unless_their_group_is_listed() {
     for (method, path, expected) in [
-        // Resources of the kube-apiserver that control admission or access, including whole collections.
+        // The next rows change resources of the kube-apiserver that control admission or access, also as whole
+        // collections.
         ("DELETE", "/customresources/apiextensions.k8s.io/v1/customresourcedefinitions", Hooks),
         ("DELETE", "/customresources/apiextensions.k8s.io/v1/customresourcedefinitions/a.b", Hooks),
         ("DELETE", "/customresources/admissionregistration.k8s.io/v1/validatingadmissionpolicies", Hooks),
@@ -85,8 +86,8 @@ fn custom_resources_need_the_permission_hooks_unless_their_group_is_listed() {
         ("DELETE", "/customresourcedefinitions/things.example.com", Hooks),
         ("POST", "/customresourcedefinitions", Hooks),
         ("GET", "/customresourcedefinitions", Read),
-        // The test allows `example.com` and `clb.bmsf.tencent.com`. The last paths only look similar to paths of these
-        // groups.
+        // The configuration of this test allows changes of `example.com` and `clb.bmsf.tencent.com`. The rows with
+        // `Hooks` only look similar.
         ("POST", "/customresources/example.com/v1/namespaces/b/things", Write),
         ("DELETE", "/customresources/clb.bmsf.tencent.com/v1/namespaces/b/clbs", Write),
         ("DELETE", "/customresources/example.com/v1/namespaces/b/things/my-webhook", Write),
@@ -115,7 +116,7 @@ fn switching_protocols_needs_more_than_the_read_permission() {
     }
 }
 
-/// Loops over the table of the driver's routes, so that new routes are checked too.
+/// The test loops over the table of the driver's routes, so that it covers routes that are added later.
 #[test]
 fn changing_definitions_needs_the_permission_for_hooks() {
     let mut seen = 0;

@@ -1,4 +1,4 @@
-//! The reasons why a request is refused, and the replies as bcs-api writes them.
+//! The reasons why a request of the management API is refused, and the replies in the format of bcs-api.
 
 use admittance_bcs::reply::Code;
 use admittance_dialect::json_reply;
@@ -16,7 +16,7 @@ use crate::{
 };
 
 const RETRY_SECONDS: u64 = 5;
-/// The beginning of the message for callers whose token does not suffice, with the superfluous space of bcs-api.
+/// The beginning of the message to callers without a sufficient token. It begins with a space as in bcs-api.
 const UNAUTHENTICATED: &str = " anonymous requests is forbidden, please provide a valid token";
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,7 +64,7 @@ impl From<Denied> for RestError {
 }
 
 impl RestError {
-    /// Returns the status, the code in the message, and the name of the error.
+    /// Returns the HTTP status of a refused request, the code in its message, and the name of its error.
     #[rustfmt::skip]
     fn form(&self) -> (StatusCode, Code, &'static str) {
         use AccountsError as Why;
@@ -92,7 +92,7 @@ impl RestError {
             Self::Accounts(Why::Denied(Denied::RegisterToken)) => {
                 (StatusCode::BAD_REQUEST, Code::BadRequest, "INVALID_RTOKEN")
             }
-            // bcs-api never replies 403, so these errors get 401.
+            // These errors get 401, because bcs-api never replies 403.
             Self::NotSuperUser(_) | Self::Accounts(Why::Denied(Denied::Unknown | Denied::Expired(_))) => {
                 (StatusCode::UNAUTHORIZED, Code::Unauthorized, "UNAUTHORIZED")
             }
@@ -106,7 +106,7 @@ impl RestError {
         }
     }
 
-    /// Returns a keyword for logs and metrics.
+    /// Returns a keyword for the error, for logs and metrics.
     pub(super) fn word(&self) -> &'static str {
         match self.form().0 {
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => "no-route",
@@ -125,7 +125,8 @@ impl RestError {
             ": "
         };
         let message = match self {
-            // The error has names of servers and files, which are written only to the log.
+            // The client gets a general message, because the error contains names of servers and files. They are
+            // written only to the log.
             Self::Accounts(AccountsError::Unavailable(_) | AccountsError::MissingKey { .. }) => {
                 "the database of users and clusters cannot be used now".to_owned()
             }
@@ -160,7 +161,7 @@ mod tests {
     #[test]
     #[rustfmt::skip]
     fn each_error_is_written_as_bcs_api_writes_it() {
-        // (error, status of bcs-api, own status, name, beginning of the message)
+        // (error, HTTP status with `Statuses::Ok`, HTTP status with `Statuses::Driver`, name, beginning of the message)
         for (error, ok, own, name, message) in [
             (RestError::Validation("x".to_owned()), 200, 400, "VALIDATION_ERROR", "errcode: 1405061, x"),
             (Denied::Unknown.into(), 401, 401, "UNAUTHORIZED", "errcode\u{ff1a}1405059,  anonymous requests is forbidden, please provide a valid token"),

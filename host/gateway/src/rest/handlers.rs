@@ -1,4 +1,4 @@
-//! The handlers of the routes, and their JSON, whose fields have the names that bcs-api gives them.
+//! The handlers of the management API, and the JSON of their bodies and replies, with bcs-api's names for its fields.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::accounts::{
     Provider, Report, Secret, User, UserId, UserName,
 };
 
-/// The lifetime of new tokens. The tokens of bcs-api live for ten years.
+/// The lifetime of the tokens that this API creates. The tokens of bcs-api live for ten years.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 #[derive(Debug)]
@@ -23,13 +23,13 @@ pub(super) struct Call<'a> {
     pub(super) directory: &'a Directory,
     pub(super) caller: Option<Caller>,
     pub(super) cluster: Option<Arc<Cluster>>,
-    /// The name in the path.
+    /// The name of a user or cluster that the path contains.
     pub(super) parameter: &'a str,
     pub(super) query: &'a str,
     pub(super) body: &'a Bytes,
 }
 
-/// The body that creates a user. As in bcs-api, a body that is not an object counts as an empty one.
+/// The body of a request that creates a user. As in bcs-api, a body that is not an object counts as an empty object.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct UserForm {
@@ -72,7 +72,8 @@ impl Call<'_> {
         }
     }
 
-    /// Reads the body as the JSON library of Go does: names may be in any case, and `null` counts as a missing value.
+    /// Parses the body as the JSON library of Go does: names of fields may be in any case, and `null` counts as a
+    /// missing value.
     fn form<T: DeserializeOwned + Default>(&self) -> T {
         let body: Map<String, Value> = serde_json::from_slice(self.body).unwrap_or_default();
         let given = body.into_iter().filter(|(_, value)| !value.is_null());
@@ -90,7 +91,7 @@ impl Call<'_> {
         self.cluster.as_deref().ok_or_else(missing)
     }
 
-    /// Returns the author of a change, for the audit log.
+    /// Returns the caller as the author of a change, for the audit log.
     fn by(&self) -> Result<String, RestError> {
         Ok(format!("user {}", self.caller()?.session.user.name))
     }
@@ -98,7 +99,7 @@ impl Call<'_> {
     async fn create_user(&self) -> Result<Value, RestError> {
         let UserForm { user_name } = self.form();
         let name = required("user_name", user_name)?;
-        // bcs-api adds the kind to any name, so `a:b` would become `plain:a:b`, which is not a valid name.
+        // As in bcs-api, `plain:` is added to any name. So `a:b` becomes `plain:a:b`, which is not a valid name.
         let parsed = format!("plain:{name}").parse::<UserName>();
         let name = parsed.map_err(|error| RestError::Validation(error.to_string()))?;
         let created = self.accounts.create_user(&self.by()?, &name, false, &[]).await;
@@ -166,7 +167,7 @@ impl Call<'_> {
         }
     }
 
-    /// Returns the cluster with the project and the ID that the query names.
+    /// Returns the cluster that has the project and the ID in the query.
     fn query_by_id(&self) -> Result<Value, RestError> {
         let id = self.cluster_id()?;
         let project = self.query_parameter("project_id");
@@ -179,8 +180,8 @@ impl Call<'_> {
         self.visible(found, id)
     }
 
-    /// Returns the cluster with the ID in the query. If several projects have it, this is the cluster of the first
-    /// project.
+    /// Returns the cluster that has the ID in the query. If several projects have registered the ID, this is the
+    /// cluster of the first project.
     fn query_by_cluster_id(&self) -> Result<Value, RestError> {
         let id = self.cluster_id()?;
         self.visible(self.directory.first_with_platform_id(&id), id)
@@ -190,13 +191,13 @@ impl Call<'_> {
         required("cluster_id", self.query_parameter("cluster_id"))
     }
 
-    /// Returns the first parameter of this name in the query, or empty text.
+    /// Returns the first query parameter of this name, or empty text if there is none.
     fn query_parameter(&self, name: &str) -> String {
         let found = form_urlencoded::parse(self.query.as_bytes()).find(|(known, _)| known == name);
         found.map(|(_, value)| value.into_owned()).unwrap_or_default()
     }
 
-    /// Describes the cluster if the caller may see it; otherwise returns the error for a missing cluster.
+    /// Describes the cluster if the caller may see it. If not, returns the error for a missing cluster.
     fn visible(&self, found: Option<&Arc<Cluster>>, id: String) -> Result<Value, RestError> {
         let user = &self.caller()?.session.user;
         found
@@ -218,7 +219,7 @@ impl Call<'_> {
         }
     }
 
-    /// Describes the register token without its value, because only a digest of the value is stored.
+    /// Describes the cluster's register token. The value is missing, because only a digest of it is stored.
     fn get_register_token(&self) -> Result<Value, RestError> {
         let cluster = self.cluster()?;
         let found = cluster.register_token.as_ref();
@@ -241,7 +242,8 @@ impl Call<'_> {
         Ok(json!({}))
     }
 
-    /// Describes the credentials without the cluster's token, which is sent only to the cluster.
+    /// Describes the cluster's credentials, without the token of its agent, because that token is sent only to the
+    /// cluster.
     fn get_credentials(&self) -> Result<Value, RestError> {
         let not_found = || RestError::ClusterNotFound(self.parameter.to_owned());
         let cluster = self.directory.cluster(self.parameter).ok_or_else(not_found)?;
@@ -264,7 +266,7 @@ impl Call<'_> {
         Ok(json!({
             "cluster_id": cluster.id,
             "server_address_path": format!("/tunnels/clusters/{}/", cluster.identifier),
-            // Only the digests of tokens are stored, so the reply contains the token of the request.
+            // The reply contains the user's token from the request, because only digests of tokens are stored.
             "user_token": String::from_utf8_lossy(&self.caller()?.token),
             "cacert_data": credentials.ca,
         }))

@@ -1,4 +1,4 @@
-//! The table of routes, with the callers that each allows.
+//! The routes of the management API, with the callers that may use each of them.
 
 use std::sync::LazyLock;
 
@@ -11,11 +11,11 @@ use super::error::RestError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AllowedCallers {
-    /// Anybody may use the route, because the request itself contains a proof of identity.
+    /// Anybody may use the route, because its handler checks a proof of identity in the request.
     Nothing,
     User,
     SuperUser,
-    /// A user with this permission for the cluster that the path names.
+    /// Users with this permission for the cluster in the path may use the route.
     Cluster(Permission),
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Action {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     method: &'static str,
-    /// The path without `/rest`, and without the slash at the end.
+    /// The path of the route without `/rest` and without a slash at the end.
     path: &'static str,
     pub(super) needs: AllowedCallers,
     pub(super) action: Action,
@@ -53,8 +53,8 @@ const fn row(method: &'static str, path: &'static str, needs: AllowedCallers, ac
     }
 }
 
-/// The table of routes. Whoever has a register token can replace the credentials of its cluster, so reading the
-/// register token needs a greater permission than reading the credentials.
+/// The routes of the management API. Reading the register token of a cluster needs a greater permission than reading
+/// its credentials, because whoever has the register token can replace the credentials.
 #[rustfmt::skip]
 pub(super) const ROUTES: [Row; 12] = [
     row("POST", "/users", AllowedCallers::SuperUser, Action::CreateUser),
@@ -71,21 +71,21 @@ pub(super) const ROUTES: [Row; 12] = [
     row("GET", "/clusters/{name}/client_credentials", AllowedCallers::Cluster(Permission::Read), Action::GetClientCredentials),
 ];
 
-/// The rows of a path, one for each method.
+/// The routes with the same path, one for each method.
 type Rows = Vec<&'static Row>;
 
 static ROUTER: LazyLock<Router<Rows>> = LazyLock::new(|| {
     let mut router: Router<Rows> = Router::new();
     for row in &ROUTES {
         let rows = ROUTES.iter().filter(|other| other.path == row.path).collect();
-        // A path with several methods is inserted several times, always with the same rows. Only the first time
-        // succeeds.
+        // For a path with several methods, only the first insertion succeeds. The others would insert the same rows
+        // again.
         let _ = router.insert(row.path, rows);
     }
     router
 });
 
-/// Returns the row of a request, and the name that its path contains.
+/// Returns the route of a request, and the name of a user or cluster that the path contains.
 pub(super) fn find(method: &Method, path: &str) -> Result<(&'static Row, String), RestError> {
     let rest = path.strip_prefix("/rest").unwrap_or(path);
     let found = ROUTER

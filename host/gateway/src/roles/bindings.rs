@@ -1,4 +1,4 @@
-//! Makes the role bindings of a cluster from its grants.
+//! Derives the role bindings that a cluster should have from the grants for the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use sha2::{Digest, Sha256};
 use super::rules::{self, AllowedRights, GROUP, MANAGED_BY};
 use crate::accounts::{Cluster, GrantedBinding, GrantedRole};
 
-/// The label that says for which cluster a gateway wrote an object.
+/// The label of an object that says for which cluster a gateway wrote the object.
 const CLUSTER_LABEL: &str = "admittance.dev/cluster";
-/// The annotation with the name of the user to whom a binding gives a role.
+/// The annotation of a role binding with the name of the user to whom it gives a role.
 const USER_ANNOTATION: &str = "admittance.dev/user";
-/// The number of hexadecimal digits of a hash in names and labels.
+/// The number of hexadecimal digits in the hashes that names and labels of bindings contain.
 const HASH_LENGTH: usize = 32;
 
-/// The bindings that a cluster should have, and the roles that they refer to.
+/// The role bindings that a cluster should have, and the roles that they refer to.
 #[derive(Debug)]
 pub(super) struct WantedBindings {
     pub(super) bindings: BTreeMap<String, Value>,
@@ -29,22 +29,22 @@ pub(super) fn path(namespace: Option<&str>) -> String {
     }
 }
 
-/// Returns the path of a binding, as the API server lists it.
+/// Returns the path of a role binding at the API server.
 pub(super) fn path_of(binding: &Value) -> Option<String> {
     let text = |pointer| binding.pointer(pointer).and_then(Value::as_str);
     let collection = path(text("/metadata/namespace"));
     Some(format!("{collection}/{}", text("/metadata/name")?))
 }
 
-/// Returns whether a gateway wrote an object.
+/// Returns whether a gateway wrote this object.
 pub(super) fn is_own(object: &Value) -> bool {
     let (label, value) = MANAGED_BY;
     let labels = object.pointer("/metadata/labels");
     labels.and_then(|labels| labels.get(label)?.as_str()) == Some(value)
 }
 
-/// Returns the labels by which a gateway finds the objects that it wrote for this cluster. Gateways that manage the
-/// same cluster have different identifiers for it, so none finds the objects of another.
+/// Returns the labels by which a gateway finds the objects that it wrote for this cluster. If several installations
+/// manage the same cluster, each has its own identifier for the cluster, so none finds the objects of another.
 fn labels(cluster: &Cluster) -> [(&'static str, String); 2] {
     let (managed_by, value) = MANAGED_BY;
     [
@@ -53,7 +53,7 @@ fn labels(cluster: &Cluster) -> [(&'static str, String); 2] {
     ]
 }
 
-/// Returns the query that lists the objects that a gateway wrote for this cluster.
+/// Returns the query for a list of the objects that a gateway wrote for this cluster.
 pub(super) fn selector(cluster: &Cluster) -> String {
     let labels = labels(cluster).map(|(label, value)| format!("{label}={value}"));
     let mut query = form_urlencoded::Serializer::new(String::new());
@@ -102,7 +102,7 @@ fn binding(cluster: &Cluster, grant: &GrantedBinding) -> Value {
     })
 }
 
-/// Returns whether a stored binding has every field of the wanted one.
+/// Returns whether a stored binding is equal to the wanted binding in every field that the gateway sets.
 pub(super) fn is_current(stored: &Value, wanted: &Value) -> bool {
     let user = |binding: &Value| {
         let annotations = binding.pointer("/metadata/annotations")?;
@@ -114,9 +114,9 @@ pub(super) fn is_current(stored: &Value, wanted: &Value) -> bool {
         && user(stored) == user(wanted)
 }
 
-/// Returns a hash of the parts that is a valid name and label.
+/// Returns a hash of the texts that can be used in names and labels.
 fn hash(parts: &[&str]) -> String {
-    // No part contains a zero byte, so different parts never have the same joined text.
+    // The texts contain no zero byte, so different lists of texts differ when they are joined.
     let mut digest = hex::encode(Sha256::digest(parts.join("\0")));
     digest.truncate(HASH_LENGTH);
     digest

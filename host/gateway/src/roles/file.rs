@@ -1,4 +1,4 @@
-//! The roles of users in a file of the configuration.
+//! The roles of users in the file that the configuration names.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
@@ -12,12 +12,13 @@ use tokio::sync::watch;
 use super::AllowedRights;
 use crate::accounts::{GrantScope, GrantSource, GrantedClusters, GrantedRole, RoleGrant, UserName};
 
-/// The roles in a file. The file is read again when it changes. While it is invalid, the last valid content is used.
+/// The roles of users in a file. The file is read again when it changes. While it is invalid, its last valid content is
+/// used.
 #[derive(Clone, Debug)]
 pub struct RoleTable(FileValue<BTreeSet<RoleGrant>>);
 
 impl RoleTable {
-    /// Reads a file whose roles are limited to these rights.
+    /// Reads a file with roles. A role that needs a right outside `allowed` is a mistake.
     ///
     /// # Errors
     ///

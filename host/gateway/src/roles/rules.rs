@@ -1,4 +1,4 @@
-//! The ClusterRoles that users may have, without the dangerous rights that the operator does not name.
+//! The ClusterRoles that users can be granted. They contain a dangerous right only if the operator has allowed it.
 
 use std::collections::BTreeSet;
 
@@ -8,17 +8,19 @@ use serde_json::{Value, json};
 use crate::accounts::GrantedRole;
 
 pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
-/// The label of everything that a gateway writes into a cluster, and its value.
+/// The label, and its value, of every object that a gateway writes into a cluster.
 pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "admittance-gateway");
 
-/// A right that lets its holder read secrets or take over workloads or the cluster.
+/// A right with which a user could read secrets, or take over workloads or the whole cluster. It must be allowed by the
+/// operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Danger {
-    /// `workloads-manage` may also run commands in containers, attach to them, and connect to their ports.
+    /// The right of the role `workloads-manage` to run commands in containers, attach to them, and connect to their
+    /// ports.
     Exec,
-    /// `cluster-readonly` may also read Secrets.
+    /// The right of the role `cluster-readonly` to read Secrets.
     Secrets,
-    /// The role `cluster-manage` may be granted; without this right, it is refused.
+    /// The right of users to be granted the role `cluster-manage`.
     ClusterManage,
 }
 
@@ -30,7 +32,7 @@ keywords!(
     ClusterManage = "cluster-manage"
 );
 
-/// The rights that the operator has named.
+/// The dangerous rights that the operator has allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedRights(pub BTreeSet<Danger>);
 
@@ -46,7 +48,7 @@ const MANAGE: [&str; 8] = [
     "deletecollection",
 ];
 const SERVICES: [&str; 2] = ["services", "endpoints"];
-/// The resources of workloads, by API group.
+/// The resources that the roles for workloads contain, by API group.
 const WORKLOADS: [(&str, &[&str]); 4] = [
     (
         "",
@@ -67,7 +69,7 @@ const WORKLOADS: [(&str, &[&str]); 4] = [
     ("batch", &["jobs", "cronjobs"]),
     ("autoscaling", &["horizontalpodautoscalers"]),
 ];
-/// The resources that the roles for workloads can also read.
+/// The resources that the roles for workloads may only read.
 const READABLE_WITH_WORKLOADS: [&str; 8] = [
     "limitranges",
     "resourcequotas",
@@ -78,9 +80,10 @@ const READABLE_WITH_WORKLOADS: [&str; 8] = [
     "replicationcontrollers/status",
     "events",
 ];
-/// The subresources through which a user reaches into a Pod. Reading them gives as much access as writing.
+/// The subresources through which a user reaches into a Pod. To read them is as dangerous as to write them.
 const POD_ACCESS_SUBRESOURCES: [&str; 4] = ["pods/attach", "pods/exec", "pods/portforward", "pods/proxy"];
-/// The resources of the core group that `cluster-readonly` reads: all but Secrets and ways into Pods and nodes.
+/// The resources of the core group that `cluster-readonly` may read. Secrets are missing, and subresources that lead
+/// into Pods and nodes.
 const CORE: [&str; 20] = [
     "bindings",
     "componentstatuses",
@@ -103,7 +106,7 @@ const CORE: [&str; 20] = [
     "serviceaccounts",
     "services",
 ];
-/// The other API groups of Kubernetes, none of which has secrets or ways into Pods.
+/// The API groups besides the core group that `cluster-readonly` may read. None has secrets or leads into Pods.
 const OTHER_GROUPS: [&str; 18] = [
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
@@ -157,14 +160,14 @@ pub(super) fn cluster_role(role: GrantedRole, allowed: &AllowedRights) -> Value 
     })
 }
 
-/// Returns all roles that may be granted, for an administrator who creates them in place of the agent.
+/// Returns all roles that may be granted. An administrator can create them if the agent may not do so.
 pub fn cluster_roles(allowed: &AllowedRights) -> Vec<Value> {
     let roles = GrantedRole::ALL.into_iter();
     let granted = roles.filter(|role| allowed.check(*role).is_ok());
     granted.map(|role| cluster_role(role, allowed)).collect()
 }
 
-/// Returns the rules that let the agent's account write bindings to these roles, and to no others.
+/// Returns the rules that let the agent's account write bindings to these roles, but to no other roles.
 pub fn rules_of_writer(allowed: &AllowedRights) -> Vec<Value> {
     let roles = GrantedRole::ALL
         .into_iter()
@@ -240,7 +243,8 @@ mod tests {
                     "{role}: {dangerous}"
                 );
             }
-            // No role escalates: `*` would contain `bind`, `escalate` and `impersonate`.
+            // Except for `cluster-manage`, no role lets users extend their own rights. The verb `*` would, because it
+            // includes the first three.
             for verb in ["bind\"", "escalate", "impersonate", "\"verbs\":[\"*\"]"] {
                 assert!(!rules.contains(verb), "{role}: {verb}");
             }
@@ -250,7 +254,7 @@ mod tests {
     #[test]
     fn rights_that_the_operator_allows_are_granted() {
         assert!(text(GrantedRole::WorkloadsManage, &[Danger::Exec]).contains("pods/exec"));
-        // Even reading `pods/exec` runs a command.
+        // `workloads-view` never includes `pods/exec`, because reading it runs a command.
         assert!(!text(GrantedRole::WorkloadsView, &Danger::ALL).contains("pods/exec"));
         assert!(text(GrantedRole::ClusterReadonly, &[Danger::Secrets]).contains("\"secrets\""));
         assert_eq!(cluster_roles(&AllowedRights::default()).len(), 5);

@@ -1,4 +1,4 @@
-//! The roles that an authorization system sends over a WebSocket, in the messages that it sends to bcs-api.
+//! The roles that an authorization system sends over a WebSocket. It sends the same messages to bcs-api.
 
 use std::{
     path::{Path, PathBuf},
@@ -28,22 +28,23 @@ use crate::{
     tunnel::connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, pauses, websocket},
 };
 
-/// The largest message in bytes, which may be a list of all roles.
+/// The largest message from the authorization system, in bytes. It may be a list of all roles.
 const LARGEST: usize = 16 << 20;
-/// A connection without a message for this long counts as lost. Pings, which the other side answers, are more frequent.
+/// A subscription without a message for this long counts as lost. The gateway sends pings more often, and the other
+/// side answers each.
 const SILENCE: Duration = Duration::from_secs(60);
 const PING: Duration = Duration::from_secs(20);
-/// The largest file with a secret, in bytes.
+/// The largest size of the file with the secret, in bytes.
 const LARGEST_SECRET: usize = 4096;
 
-/// The authorization system that sends roles.
+/// The settings of the subscription to an authorization system that sends roles.
 #[derive(Clone, Debug)]
 pub struct SubscriptionConfig {
     /// The URL of the subscription. Without a path, it gets [`DEFAULT_PATH`](Self::DEFAULT_PATH).
     pub url: Uri,
-    /// The code by which the authorization system knows the gateway.
+    /// The code by which the authorization system identifies the gateway.
     pub app_code: String,
-    /// The file with the secret, which is read for each connection.
+    /// The file with the secret for the authorization system. It is read for each connection.
     pub secret_file: PathBuf,
     pub tls: ClientTls,
 }
@@ -51,7 +52,7 @@ pub struct SubscriptionConfig {
 impl SubscriptionConfig {
     pub const DEFAULT_PATH: &str = "/subscribers/bcs-api/sub";
 
-    /// Reads the secret, which only the owner of the file may read.
+    /// Reads the secret for the authorization system. Only the owner of the file may be able to read the file.
     ///
     /// # Errors
     ///
@@ -61,7 +62,7 @@ impl SubscriptionConfig {
     }
 }
 
-/// A message from the authorization system. Messages other than `data` and `list` need no action.
+/// A message from the authorization system. Only the kinds `data` and `list` change grants.
 #[derive(Debug, Deserialize)]
 struct Received {
     #[serde(rename = "type")]
@@ -70,12 +71,12 @@ struct Received {
     worker_id: Value,
     #[serde(default)]
     data_id: Value,
-    /// The data as JSON: one change in a message `data`, and all grants in a message `list`.
+    /// The payload of the message as JSON: one change in a message `data`, and all grants in a message `list`.
     #[serde(default)]
     data: String,
 }
 
-/// A change of one grant. In a list of all grants, only changes that add a grant count.
+/// A change of one grant. In a list of all grants, only the changes of the kind `Add` count.
 #[derive(Debug, Deserialize)]
 struct PolicyChange {
     #[serde(default)]
@@ -121,7 +122,7 @@ fn common() -> GrantSource {
     GrantSource::CommonPolicy
 }
 
-/// The reason why a message is not acknowledged.
+/// The reason why the gateway does not acknowledge a change to the authorization system.
 #[derive(Debug, thiserror::Error)]
 enum ChangeError {
     #[error("it is not valid JSON of this form: {0}")]
@@ -140,13 +141,13 @@ enum ChangeError {
     Accounts(#[from] AccountsError),
 }
 
-/// A change that is stored, and is acknowledged once the clusters have it.
+/// A stored change. It is acknowledged to the authorization system after it was written to the clusters.
 #[derive(Debug)]
 struct Unacknowledged {
     worker_id: Value,
     data_id: Value,
     revision: i64,
-    /// The ID of the only cluster that the change affects; `None` for every cluster.
+    /// The ID of the cluster that the change affects; `None` if it affects every cluster.
     cluster: Option<String>,
 }
 
@@ -190,7 +191,7 @@ impl PolicyChange {
 }
 
 impl Roles {
-    /// Keeps the subscription open. Never returns.
+    /// Keeps the subscription to the authorization system open. Never returns.
     pub(super) async fn subscribe(&self) {
         let Some(config) = &self.config.subscription else {
             return std::future::pending().await;
@@ -217,7 +218,7 @@ impl Roles {
         let ((), ()) = tokio::join!(held, config.tls.keep_fresh());
     }
 
-    /// Opens the subscription, and stores what it sends. Returns why it ended.
+    /// Opens the subscription, and stores the changes that it brings. Returns why the subscription ended.
     async fn receive(
         &self,
         config: &SubscriptionConfig,
@@ -248,7 +249,7 @@ impl Roles {
                     }
                     acknowledgements(config, &mut waiting, &passes.borrow())
                 }
-                // Never fails, because `self` owns the sender.
+                // `changed` never fails, because `self` owns the sender.
                 _ = passes.changed() => acknowledgements(config, &mut waiting, &passes.borrow_and_update()),
                 _ = pings.tick() => vec![Message::Ping(Bytes::new())],
             };
@@ -260,8 +261,8 @@ impl Roles {
         }
     }
 
-    /// Stores the change in a message, and returns it; `None` if the message has no change, or if the change cannot be
-    /// stored and so must not be acknowledged.
+    /// Stores the change in a message and returns it. Returns `None` if the message contains no change or the change
+    /// cannot be stored: then nothing is acknowledged.
     async fn take_message(&self, text: &str) -> Option<Unacknowledged> {
         let received: Received = serde_json::from_str(text)
             .inspect_err(|error| tracing::warn!(%error, "a message of the subscription cannot be read"))
@@ -324,7 +325,7 @@ impl Roles {
     }
 }
 
-/// Removes from `waiting` the changes that have reached every cluster, and returns their acknowledgements.
+/// Removes from `waiting` the changes that are written in all affected clusters, and returns their acknowledgements.
 fn acknowledgements(
     config: &SubscriptionConfig,
     waiting: &mut Vec<Unacknowledged>,

@@ -1,4 +1,4 @@
-//! Writes the role bindings of every cluster from the grants in the database.
+//! Writes the grants in the database into every cluster as role bindings.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -23,11 +23,11 @@ use crate::{
     kubernetes::CallError,
 };
 
-/// The interval at which the roles of every cluster are compared with the grants, even without a change.
+/// The interval at which the role bindings of every cluster are compared with the grants, although nothing has changed.
 const PERIOD: Duration = Duration::from_secs(300);
-/// The wait after a change, so that further changes are written together with it.
+/// The pause between a change of grants and the writing, so that changes in quick succession are written together.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The pause after the roles of a cluster could not be written. Later pauses grow up to `LAST_RETRY`.
+/// The pause after the roles of a cluster could not be written. It grows with each further failure, up to `LAST_RETRY`.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(60);
 /// The maximum number of clusters whose roles are written at the same time.
@@ -35,7 +35,7 @@ const WRITES: usize = 8;
 const FIELD_MANAGER: &str = "fieldManager=admittance-gateway&force=true";
 const PAGE: usize = 500;
 
-/// The reason why the roles of a cluster are not up to date.
+/// The reason why the roles of a cluster could not be brought up to date.
 #[derive(Debug, thiserror::Error)]
 enum WriteError {
     #[error(transparent)]
@@ -56,7 +56,7 @@ enum WriteError {
     },
 }
 
-/// The grants that were last written to a cluster, and when.
+/// The grants that were last written to a cluster, and when they were written.
 #[derive(Debug)]
 struct LastWrite {
     grants: BTreeSet<GrantedBinding>,
@@ -64,7 +64,7 @@ struct LastWrite {
 }
 
 impl Roles {
-    /// Writes the roles of all clusters at the start, after every change, and periodically. Never returns.
+    /// Writes the roles of all clusters: at the start, after every change, and at an interval. Never returns.
     pub(super) async fn write_all(&self) {
         let mut changes = self.accounts.changes();
         let mut tunnels = self.kubernetes.tunnel_changes();
@@ -94,7 +94,7 @@ impl Roles {
                 });
             }
             tokio::select! {
-                // Never fails, because `self` owns the senders.
+                // `changed` never fails, because `self` owns the senders.
                 _ = changes.changed() => {}
                 _ = tunnels.changed() => {}
                 () = sleep(pause) => {}
@@ -103,8 +103,8 @@ impl Roles {
         }
     }
 
-    /// Writes the roles of clusters whose grants changed, or that were not compared for [`PERIOD`]. Returns the
-    /// clusters that are not up to date.
+    /// Writes the roles of every cluster whose grants changed or that was last compared [`PERIOD`] ago. Returns the
+    /// clusters whose roles could not be brought up to date, with the reasons.
     async fn write_pass(
         &self,
         directory: &Directory,
@@ -136,7 +136,7 @@ impl Roles {
                     let at = Instant::now();
                     written.insert(cluster.id.clone(), LastWrite { grants, at });
                 }
-                // No agent has ever connected the cluster, and there is nothing to write.
+                // The cluster's agent has never reported. This is not an error, because there is nothing to write.
                 Err(WriteError::Call(CallError::NotConnected(_))) if grants.is_empty() => {}
                 Err(error) => {
                     written.remove(&cluster.id);
@@ -159,7 +159,8 @@ impl Roles {
         for role in roles {
             writer.ensure_role(role).await?;
         }
-        // Withdrawn bindings are deleted first, in case other bindings cannot be written.
+        // Bindings that are no longer granted are deleted first, so that they are gone although the writing of others
+        // may fail.
         let extra: Vec<_> = stored
             .keys()
             .filter(|path| !bindings.contains_key(*path))
@@ -183,14 +184,14 @@ impl Roles {
     }
 }
 
-/// Requests to the API server of a cluster, with the rights of its agent.
+/// The requests to the API server of a cluster that read and write its roles, with the rights of the cluster's agent.
 struct ClusterWriter<'a> {
     roles: &'a Roles,
     cluster: &'a Cluster,
 }
 
 impl ClusterWriter<'_> {
-    /// Returns the bindings that a gateway wrote for this cluster, by path.
+    /// Returns the role bindings that a gateway wrote for this cluster, by their paths.
     async fn list(&self) -> Result<BTreeMap<String, Value>, WriteError> {
         let selector = bindings::selector(self.cluster);
         let mut all = BTreeMap::new();
@@ -218,7 +219,7 @@ impl ClusterWriter<'_> {
         Ok(all)
     }
 
-    /// Writes a ClusterRole if it does not exist, or has other rules.
+    /// Writes a ClusterRole unless it exists with these rules.
     async fn ensure_role(&self, role: GrantedRole) -> Result<(), WriteError> {
         let wanted = rules::cluster_role(role, &self.roles.config.allowed);
         let path = format!("/apis/{GROUP}/v1/clusterroles/{}", rules::name(role));
@@ -250,7 +251,8 @@ impl ClusterWriter<'_> {
         }
     }
 
-    /// Deletes a binding in the listed version, because a later version may no longer have the label.
+    /// Deletes a role binding if its version is still the listed one. A later version may no longer have the gateway's
+    /// label.
     async fn delete(&self, path: &str, binding: &Value) -> Result<(), WriteError> {
         let version = binding.pointer("/metadata/resourceVersion");
         let options = json!({
@@ -262,7 +264,7 @@ impl ClusterWriter<'_> {
         Ok(())
     }
 
-    /// Returns the object in the reply; `None` if there is none.
+    /// Returns the object in the reply to a request, or `None` if the API server replies that there is none.
     async fn request(
         &self,
         method: Method,

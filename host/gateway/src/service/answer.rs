@@ -1,4 +1,4 @@
-//! Sends a request to a cluster, to the management API, or to a driver.
+//! Answers a request: sends it to the API server of a cluster or to a driver, or lets the management API answer it.
 
 use std::sync::Arc;
 
@@ -31,10 +31,10 @@ use crate::{
     websocket_tokens,
 };
 
-/// The label of requests for an unknown cluster in metrics.
+/// The value of the label `cluster` for requests to unknown clusters.
 const UNKNOWN: &str = "unknown";
 
-/// The servers to which a request may be sent, and the user who sent it.
+/// An admitted request: the servers that may get it, and the user who sent it.
 struct Admitted {
     drivers: Arc<Drivers>,
     holder: Holder,
@@ -143,7 +143,7 @@ impl Inner {
         }
     }
 
-    /// Checks a request, and rewrites its head for the servers to which it may be sent.
+    /// Checks whether a request is allowed, and rewrites its head for the servers that get it.
     async fn admit(&self, head: &mut Parts) -> Result<Admitted, GatewayError> {
         if let Some(services) = &self.services
             && let Some(target) = services.find(head.uri.path())
@@ -175,7 +175,7 @@ impl Inner {
         })
     }
 
-    /// Checks a request to another service of BCS, and rewrites its head for the service.
+    /// Checks whether a request to another service of BCS is allowed, and rewrites its head for the service.
     async fn admit_to(
         &self,
         services: &Services,
@@ -202,7 +202,7 @@ impl Inner {
         })
     }
 
-    /// Returns the holder of the token, or an error if the holder does not have the needed permission.
+    /// Returns the holder of the request's token, or an error if the holder does not have the needed permission.
     async fn holder(
         &self,
         head: &Parts,
@@ -221,7 +221,7 @@ impl Inner {
         tokens.admit(&head.headers, access).await
     }
 
-    /// Returns the driver's reply, and the keyword for its handling in the access log.
+    /// Forwards a request to a driver. Returns the reply, and how the request was handled, for the access log.
     async fn forward(
         &self,
         head: &mut Parts,
@@ -265,7 +265,7 @@ impl Inner {
     }
 }
 
-/// Returns the answer to a request for a Kubernetes cluster, or from its agent.
+/// Answers a request for a Kubernetes cluster or from the agent of a cluster.
 async fn answer_kubernetes(kubernetes: &Kubernetes, request: Request<Body>, started: Instant) -> Answer {
     let reply = kubernetes.answer(request).await;
     let recipient = reply.recipient.map(|(cluster, holder)| Recipient {
@@ -283,7 +283,7 @@ async fn answer_kubernetes(kubernetes: &Kubernetes, request: Request<Body>, star
 }
 
 fn cluster(headers: &HeaderMap) -> Result<&str, GatewayError> {
-    // Every value is checked, because a driver could read any of them.
+    // If the header has several values, they must be equal, because a driver could read any of them.
     let mut values = headers.get_all(CLUSTER_HEADER).iter();
     let first = values.next().ok_or(GatewayError::NoCluster)?;
     if values.any(|value| value != first) {
@@ -299,7 +299,8 @@ fn cluster(headers: &HeaderMap) -> Result<&str, GatewayError> {
     }
 }
 
-/// Counts a request. Unknown clusters share one label, so that clients cannot create an unlimited number of labels.
+/// Counts a request in the metrics. All unknown clusters share one label, so that clients cannot create an unlimited
+/// number of labels.
 fn count(own: StatusCode, passage: Passage, recipient: Option<&Recipient>, started: Instant) {
     let named = recipient.and_then(|to| to.cluster.as_deref());
     let cluster = named.unwrap_or(UNKNOWN).to_owned();

@@ -4,10 +4,11 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-/// The maximum number of cached answers. It bounds the memory that a client can use by trying tokens.
+/// The maximum number of cached answers. It limits the memory that a client can use by trying many tokens.
 const CAPACITY: usize = 10_000;
 
-/// The digest of a whole request, since the server may decide by any part of it. The token itself is not stored.
+/// The digest of the body of a check. It covers the whole body, because the server may decide by any part of it. The
+/// token itself is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct CacheKey([u8; 32]);
 
@@ -17,7 +18,7 @@ impl CacheKey {
     }
 }
 
-/// Cached answers. Lives as long as the endpoint.
+/// The cached answers of a server that checks tokens. They live as long as its `Endpoint`.
 #[derive(Debug)]
 pub(super) struct AnswerCache {
     lifetime: Duration,
@@ -32,7 +33,7 @@ impl AnswerCache {
         }
     }
 
-    /// Returns the cached answer, unless it has expired.
+    /// Returns the cached answer of the server, unless it has expired.
     pub(super) fn get(&self, key: &CacheKey) -> Option<bool> {
         let entries = self.entries.lock();
         let (allowed, until) = entries.get(key)?;

@@ -1,4 +1,4 @@
-//! Lets a server check tokens: bcs-user-manager, or a compatible one.
+//! Lets a server check tokens and permissions: bcs-user-manager, or a compatible server.
 
 use std::{path::Path, time::Duration};
 
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{config::EndpointConfig, error::GatewayError};
 
-/// The largest response, in bytes. Usual responses have about 200 bytes.
+/// The largest response of the server, in bytes. Usual responses have about 200 bytes.
 const MAX_RESPONSE: usize = 64 * 1024;
 
 /// A server that checks tokens. Lives as long as the gateway.
@@ -41,13 +41,13 @@ struct Answer {
     data: Option<Verdict>,
 }
 
-/// The verdict of the server, without its `message`, which may contain the token.
+/// The decision of the server. Its field `message` is not read, because it may contain the token.
 #[derive(Debug, Deserialize)]
 struct Verdict {
     allowed: bool,
 }
 
-/// The reason why the check failed, for the log.
+/// The reason why a check at the server failed, for the log.
 #[derive(Debug, thiserror::Error)]
 enum VerifyError {
     #[error("the gateway's own token cannot be read from {file}: {reason}")]
@@ -72,7 +72,7 @@ impl Endpoint {
         }
     }
 
-    /// Checks that the holder of this token has the access. Answers are cached.
+    /// Checks at the server that the holder of this token may send this request. The server's answers are cached.
     pub(super) async fn admit(&self, token: &[u8], access: AccessRequest<'_>) -> Result<(), GatewayError> {
         let text = std::str::from_utf8(token)
             .map_err(|_| GatewayError::Unauthorized("the token is not valid UTF-8"))?;
@@ -108,11 +108,11 @@ impl Endpoint {
         }
     }
 
-    /// Returns the action to check, which usually is the method.
+    /// Returns the action that the server is asked about. Usually, this is the method of the request.
     fn action<'a>(&'a self, access: AccessRequest<'a>) -> &'a str {
         match access.needed {
             Permission::Hooks => &self.config.hooks_action,
-            // A console is opened with GET, but is not a read.
+            // A GET that needs this permission opens a console, so the server is not asked about a read.
             Permission::Write if access.method == Method::GET => "POST",
             Permission::Read | Permission::Write => access.method.as_str(),
         }
@@ -155,18 +155,18 @@ impl Endpoint {
         &self.config.url
     }
 
-    /// Reloads the TLS files when they change. Never returns.
+    /// Reloads the TLS files of the connection to the server when they change. Never returns.
     pub(super) async fn keep_tls_fresh(&self) {
         self.config.tls.keep_fresh().await;
     }
 }
 
-/// Returns the request body. Version 1 of `permissions/verify` reads the first four fields, and version 2 reads all
+/// Returns the body of a check. Version 1 of `permissions/verify` reads its first four fields, and version 2 reads all
 /// fields.
 fn verify_body(token: &str, action: &str, access: AccessRequest<'_>) -> Bytes {
     let body = json!({
         "user_token": token,
-        // Servers that also check permissions for other resources distinguish them by the type.
+        // The type tells servers that know other resources besides clusters which resource is meant.
         "resource_type": "cluster",
         "resource": access.cluster,
         "action": action,
@@ -179,7 +179,8 @@ fn verify_body(token: &str, action: &str, access: AccessRequest<'_>) -> Bytes {
 
 const MAX_TOKEN_FILE: u64 = 64 << 10;
 
-/// Returns the gateway's own token as a header. The file is read each time, so that a new token is used at once.
+/// Returns the gateway's own token as a header. The token's file is read each time, so that a new token is used at
+/// once.
 async fn own_token(path: &Path) -> Result<HeaderValue, VerifyError> {
     let unreadable = |reason: String| VerifyError::OwnToken {
         file: path.display().to_string(),

@@ -1,4 +1,4 @@
-//! Tokens and permissions in a file.
+//! The tokens and permissions of clients in a file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,14 +18,13 @@ use metrics::gauge;
 use super::AccessRequest;
 use crate::{error::GatewayError, metric_names, namespaces::Namespaces};
 
-/// In the entry of a token, the key of the permission for all clusters that the entry does not name.
+/// The key in the entry of a token whose permission holds for all clusters that the entry does not name.
 const ANY_CLUSTER: &str = "*";
 
-/// The holders of the tokens in a file and their permissions for each cluster. The file is reloaded when it changes.
-/// Cheap to clone; clones share the same table. Lives as long as the gateway.
+/// The holders of the tokens in a file, and their permissions for each cluster. The file is reloaded when it changes.
+/// Cheap to clone; clones share the table, which lives as long as the gateway.
 ///
-/// The file holds only digests of tokens. If the file becomes invalid or is removed, the last valid content is still
-/// used.
+/// The file contains only digests of tokens. If it becomes invalid or is removed, its last valid content is used.
 #[derive(Clone, Debug)]
 pub struct TokenTable(FileValue<Vec<Holder>>);
 
@@ -34,7 +33,7 @@ struct Holder {
     name: Arc<str>,
     digest: TokenDigest,
     clusters: BTreeMap<ClusterId, Permission>,
-    /// The permission for clusters that the entry of the token does not name.
+    /// The permission of the token for clusters that its entry does not name.
     every: Option<Permission>,
     /// The namespaces that the token may use; `None` for all.
     namespaces: Option<Namespaces>,
@@ -52,8 +51,8 @@ impl TokenTable {
         FileValue::load([path.clone()], move || read(&path)).map(Self)
     }
 
-    /// Returns the holder of this token and its namespaces, if the access is allowed. Takes the same time for every
-    /// token, so that the time reveals nothing about the tokens.
+    /// Returns the holder of this token and its namespaces if they may have the access. Every lookup takes the same
+    /// time, so that the time reveals nothing about the tokens.
     pub(super) fn admit(
         &self,
         token: &[u8],
@@ -82,7 +81,7 @@ impl TokenTable {
         }
     }
 
-    /// Reloads the file when it changes. Never returns.
+    /// Reloads the file with the tokens when it changes. Never returns.
     pub(super) async fn follow(&self) {
         let reloaded = gauge!(metric_names::TOKENS_RELOADED);
         reloaded.set(1);
@@ -138,7 +137,7 @@ fn holders(node: &Node<'_>) -> Option<Vec<Holder>> {
     Some(holders)
 }
 
-/// Returns a user, and the digest of the token as it is written in the file.
+/// Returns the holder of a token, and the digest of the token as text from the file.
 fn holder<'a>(node: &Node<'a>) -> Option<(Holder, &'a str)> {
     let mut fields = node.object()?;
     let name = fields.get_required("name", "say whose it is", Node::text);
@@ -228,16 +227,16 @@ mod tests {
         let (_directory, table) = table(&text());
         let table = table.unwrap();
         assert_eq!(table.len(), 4);
-        // (token, cluster, greatest permission)
+        // (token, cluster, greatest permission of the token for the cluster)
         for (token, cluster, most) in [
             ("READER", "BCS-1", Some(Read)),
             ("READER", "BCS-2", None),
             ("WRITER", "BCS-1", Some(Write)),
             ("WRITER", "BCS-2", Some(Read)),
-            // IDs of clusters are case-sensitive.
+            // The file names `BCS-1`. IDs of clusters are case-sensitive, so `bcs-1` gets only the permission of `*`.
             ("WRITER", "bcs-1", Some(Read)),
             ("ADMIN", "BCS-1", Some(Hooks)),
-            // The entry of the cluster applies, even if it allows less than the entry `*`.
+            // The entry for the cluster itself applies, although the entry `*` allows more.
             ("ADMIN", "BCS-2", Some(Read)),
             ("NOBODY", "BCS-1", None),
         ] {
