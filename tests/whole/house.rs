@@ -18,7 +18,7 @@ struct Resolve {
     nodes: Vec<Node>,
 }
 
-/// A package with its enabled features.
+/// A package in the output of `cargo metadata`, with the features that are enabled in this build.
 #[derive(Deserialize)]
 struct Node {
     id: String,
@@ -92,7 +92,7 @@ fn metadata(platforms: &[String]) -> Metadata {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The part of deny.toml that these tests read.
+/// The settings of deny.toml that these tests read. Serde ignores the others.
 #[derive(Deserialize)]
 struct Deny {
     graph: Graph,
@@ -182,7 +182,8 @@ fn wasmtime_is_built_with_few_features() {
     for (name, expected) in [
         (
             "wasmtime",
-            // The last two features in this list are enabled by other dependencies.
+            // The last two features in this list are not enabled by our Cargo.toml but by other dependencies on
+            // wasmtime.
             &[
                 "async",
                 "component-model",
@@ -210,14 +211,15 @@ fn wasmtime_is_built_with_few_features() {
     }
 }
 
-/// Dependencies that only a feature of the library enables.
+/// (feature of the library, dependencies that the library has only with this feature)
 const BROUGHT_BY_FEATURE: [(&str, &[&str]); 3] = [
     ("plugins", &["wasmtime", "cranelift-codegen"]),
     ("registries", &["docker_credential", "http-auth"]),
     ("signatures", &["sigstore-verify", "p256"]),
 ];
 
-/// An embedder compiles only what the chosen features need, and never a Kubernetes client.
+/// A program that embeds the library compiles only the dependencies that its chosen features need. It never compiles a
+/// Kubernetes client.
 #[test]
 fn the_library_builds_only_what_its_features_need() {
     let tree = |arguments: &[&str]| {
@@ -282,7 +284,7 @@ fn licences_are_evaluated_as_expressions() {
     }
 }
 
-/// The layers of the host, from the top: a crate may depend only on crates in lower layers.
+/// The crates of the host in layers, from the top. A crate may depend only on crates in layers below its own.
 const LAYERS: [&[&str]; 8] = [
     &["admittance-cli"],
     &["admittance-driver"],
@@ -306,15 +308,17 @@ const LAYERS: [&[&str]; 8] = [
 fn may_use(user: &str, used: &str) -> bool {
     let layer = |name: &str| LAYERS.iter().position(|layer| layer.contains(&name));
     match (layer(user), layer(used)) {
-        // Fuzz targets depend on the host, and no crate depends on them.
+        // The fuzz targets may depend on every crate of the host. No crate depends on the fuzz targets.
         (None, Some(_)) if user == "admittance-fuzz" => true,
-        // `cargo task hostile` gives its clients the same time slice as `admittance-net` gives the program's threads.
+        // `cargo task hostile` takes the time slice of its client threads from `admittance-net`, which gives it to the
+        // program's threads.
         (None, Some(_)) if (user, used) == ("admittance-tests", "admittance-net") => true,
-        // This is the only dependency within a layer: certificates are reloaded when their files change.
+        // The two crates are in the same layer. The dependency is needed because certificates are reloaded when their
+        // files change.
         _ if (user, used) == ("admittance-net", "admittance-watch") => true,
         (Some(user), Some(used)) => user < used,
         (Some(_), None) | (None, Some(_)) => false,
-        // The SDK and the plugins written with it.
+        // Crates outside of the host may depend on the SDK, and the SDK may depend on its macros.
         (None, None) => matches!(
             (user, used),
             ("admittance-sdk", "admittance-sdk-macros") | (_, "admittance-sdk")
@@ -338,7 +342,7 @@ fn crates_depend_only_on_lower_layers() {
     }
     for package in members {
         for dependency in &package.dependencies {
-            // Dev-dependencies may cross layers.
+            // A crate may have a dev-dependency in any layer, so only other dependencies are checked.
             if dependency.path.is_some() && dependency.kind.as_deref() != Some("dev") {
                 let allowed = may_use(&package.name, &dependency.name);
                 assert!(allowed, "{} must not use {}", package.name, dependency.name);
@@ -347,7 +351,7 @@ fn crates_depend_only_on_lower_layers() {
     }
 }
 
-/// Source files that use grants of capabilities, each with the reason.
+/// (source file that reads the grants of capabilities, the reason why it may)
 const USES_OF_CAPABILITIES: [(&str, &str); 9] = [
     (
         "host/cli/src/kubernetes/needs.rs",
@@ -387,7 +391,8 @@ const USES_OF_CAPABILITIES: [(&str, &str); 9] = [
     ),
 ];
 
-/// docs/architecture.md lists the files that a new capability touches.
+/// Capabilities may be named only in the files that docs/architecture.md lists for adding one, and in
+/// [`USES_OF_CAPABILITIES`].
 #[test]
 fn a_new_capability_touches_few_files() {
     let page = fs::read_to_string(repository().join("docs/architecture.md")).unwrap();
@@ -450,7 +455,7 @@ fn the_sdk_can_be_packaged() {
             );
         }
     }
-    // The package contains the WIT files through a symbolic link.
+    // The directory of the WIT files in the package is a symbolic link, which `cargo package` follows.
     assert!(repository().join("sdk/wit/world.wit").exists());
     assert!(
         fs::symlink_metadata(repository().join("sdk/wit"))
@@ -459,7 +464,7 @@ fn the_sdk_can_be_packaged() {
     );
 }
 
-/// `doctest = false` saves compile time, and is allowed only for a crate without examples.
+/// A crate may set `doctest = false`, which saves compile time, only if its documentation contains no examples in Rust.
 #[test]
 fn every_example_in_a_docstring_is_a_test() {
     let Metadata {
@@ -476,7 +481,8 @@ fn every_example_in_a_docstring_is_a_test() {
                 let (comment, language) = line.split_once("```")?;
                 comment.trim_start().starts_with("//").then_some(language)
             });
-            // Fences alternately open and close blocks. A block without an info string is Rust.
+            // Every other fence opens a block. Its info string says whether the block is an example in Rust; an empty
+            // string means Rust.
             let is_example = |language: &str| {
                 let rust = ["", "rust", "no_run", "should_panic", "compile_fail", "ignore"];
                 language.split(',').any(|word| rust.contains(&word.trim()))

@@ -33,7 +33,8 @@ fn stock(directory: &TempDir) -> std::path::PathBuf {
     plugins
 }
 
-/// Returns the decision, the object and the warnings for each request, with the messages if `with_messages`.
+/// Returns the result of each request: whether it is allowed, the resulting object, the warnings and the code of a
+/// refusal. Its message is included if `with_messages` is true, because the message of an imported chain may differ.
 async fn decisions(directory: &TempDir, chains: &str, with_messages: bool) -> Vec<Value> {
     let ran = admittance(directory, &["run", chains, "requests.json", "--output", "json"]).await;
     assert!(ran.code < Some(2), "{chains}: {}{}", ran.stdout, ran.stderr);
@@ -65,7 +66,7 @@ fn pod(name: &str, labels: &Value) -> Value {
 
 const PODS: &str = "{ apiGroups: [\"\"], apiVersions: [v1], resources: [pods], operations: [CREATE] }";
 
-/// Returns a webhook that denies Pods with a label, and one that changes all other Pods.
+/// Returns two webhooks: one denies Pods that have a certain label, and one changes all Pods that lack it.
 fn webhooks(port: u16, bundle: &str) -> String {
     let webhook = |name: &str, path: &str, selector: &str| {
         format!(
@@ -176,7 +177,8 @@ async fn imported_chains_decide_like_the_imported_documents() {
         pod("test", &json!({"test": ""})),
     ];
     let applications = ["shop", "kube-system"].map(|namespace| application(namespace, "web", "nginx:1.29"));
-    // (system, documents, requests, result for each document, number of refused requests, number of changed requests)
+    // (imported system, documents to import, requests, how exact the import of each document is, number of refused
+    // requests, number of changed requests)
     for (system, documents, requests, result, refused, changed) in [
         ("webhooks", webhooks(port, &bundle), &pods[..], "exact", 1, 3),
         (
@@ -308,7 +310,8 @@ async fn import_overwrites_a_file_only_with_force() {
     }
 }
 
-/// An environment variable names the directory of stock plugins. The message about a missing plugin names its file.
+/// The environment variable ADMITTANCE_PLUGINS names the directory of stock plugins. If the plugin's file is missing
+/// there, the message names both.
 #[tokio::test]
 async fn a_sidecar_set_needs_the_stock_plugin() {
     let directory = tempfile::tempdir().unwrap();
@@ -328,7 +331,7 @@ async fn a_sidecar_set_needs_the_stock_plugin() {
         "{}",
         checked.stdout
     );
-    // The plugin rejects a container, and the message has the line of the mistake.
+    // The plugin rejects a container of the SidecarSet. The message has the line of the mistake in the file.
     write(
         &directory,
         "set.yaml",
@@ -359,7 +362,8 @@ async fn a_sidecar_set_needs_the_stock_plugin() {
     }
 }
 
-/// The expected Pod is the result of OpenKruise's `sidecarsetMutatingPod`, with its default of `fieldRef.apiVersion`.
+/// The expected containers are what OpenKruise's function `sidecarsetMutatingPod` returns if `fieldRef.apiVersion` has
+/// its default.
 #[tokio::test]
 async fn a_canary_sidecar_set_is_injected_in_place_of_its_base_set() {
     let directory = tempfile::tempdir().unwrap();
@@ -399,7 +403,8 @@ async fn a_canary_sidecar_set_is_injected_in_place_of_its_base_set() {
         let names: Value = containers.map(|container| container["name"].clone()).collect();
         assert_eq!(names, expected, "{track}: {}", ran.stdout);
     }
-    // Neither document can be imported as a native chain, because one depends on the other.
+    // Whether one SidecarSet applies depends on the other, so neither can become a native chain. The import keeps both
+    // as they are.
     let imported = admittance(&directory, &["import", "sets.yaml", "--to", "a.yaml"]).await;
     let written = fs::read_to_string(directory.path().join("a.yaml")).unwrap();
     assert_eq!(
@@ -426,14 +431,15 @@ users: [ {{ name: test, user: {{ token: t }} }} ]
 async fn import_reads_policies_stored_in_a_cluster() {
     let directory = tempfile::tempdir().unwrap();
     let bundle = certificate(directory.path(), "--host", "localhost").await;
-    // As in replies of an API server, the items of a list have no kind, and unknown resources get 404.
+    // The fake API server omits the kind of the items in a list, like a real one, and answers 404 for unknown
+    // resources.
     let answer = |path: &str| match path {
         "/apis/policies.kubewarden.io/v1/clusteradmissionpolicies" => Some(json!({
             "apiVersion": "policies.kubewarden.io/v1", "kind": "ClusterAdmissionPolicyList", "metadata": {"resourceVersion": "1"},
             "items": [{"metadata": {"name": "labels", "uid": "u", "managedFields": []}, "spec": {
                 "module": "registry://registry.example.com/labels:v1", "rules": [
                     {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}]}}]})),
-        // Only Kubernetes 1.34 serves this API version.
+        // The import looks for this kind in several API versions. This version exists only in Kubernetes 1.34.
         "/apis/admissionregistration.k8s.io/v1beta1/mutatingadmissionpolicies" => {
             Some(json!({"kind": "MutatingAdmissionPolicyList", "items": []}))
         }
@@ -511,7 +517,7 @@ async fn import_reads_policies_stored_in_a_cluster() {
     let checked = admittance(&directory, &["check", "--documents-only", "a.yaml"]).await;
     assert_eq!(checked.code, Some(0), "{}", checked.stdout);
 
-    // If a reply is not a list, the error names its path.
+    // If the API server replies with an error instead of a list, the error message names the path of the request.
     let refusing = listen(directory.path(), "localhost", &[], |_, _| async {
         let body = json!({"kind": "Status", "message": "user t cannot list"}).to_string();
         Ok(Response::builder()

@@ -5,8 +5,8 @@
 //! - `conformance` lists what kube-apiserver's own tests of admission webhooks check. There and in `documents`,
 //!   Admittance reads webhook configurations and calls the test's webhook server.
 //! - `policies` runs Kubewarden policies.
-//! - `resources` and `many` store chains in the cluster, and `systems` stores policies of other systems there.
-//!   `statuses`, `events`, `registrations` and `audits` test what the leader writes about them.
+//! - `resources` and `many` store chains in the cluster, and `systems` stores policies of other policy systems there.
+//!   `statuses`, `events`, `registrations` and `audits` test the objects that the leader among the replicas writes.
 //! - `replicas` and `rollouts` test replicas that go live together.
 //! - `observed` tests the spans and the replay of lookups.
 

@@ -13,7 +13,8 @@ use super::scene::{Hot, chain, mistakes};
 
 type ModuleChange = (&'static str, fn(&Hot, u32));
 
-/// Ways to replace a module by another version. None of them leaves the content incomplete for long.
+/// Ways to replace a module by another version, each with a name. With each way, the module's file is incomplete only
+/// briefly.
 const WAYS: [ModuleChange; 7] = [
     ("renamed over it", |hot, version| hot.put(version)),
     ("written in place, in pieces", |hot, version| {
@@ -53,7 +54,8 @@ async fn a_module_goes_live_however_its_file_is_replaced() {
         change(&hot, version);
         hot.until_version(&program, way, version).await;
     }
-    // The program may notice a write in place before it is complete, but the complete content goes live in the end.
+    // The program may have read a file that was written in place before it was complete, and reported a problem. Once
+    // the complete file is live, the status reports none.
     let status = program
         .until_status("no problem", |status| status.get("problem").is_none())
         .await
@@ -144,8 +146,9 @@ async fn a_partial_module_is_reported_until_it_is_complete() {
     assert!(status.get("problem").is_none(), "{status:#}");
 }
 
-/// Publishes a file as the kubelet does in a volume: its name is a symbolic link to a file in `..data`, and `..data` is
-/// a symbolic link to the directory of the revision, which a rename replaces.
+/// Publishes a file as the kubelet does in a volume. The file is a symbolic link into `..data`, which is itself a
+/// symbolic link to the directory of this revision. A rename replaces `..data`, so all files of the volume change at
+/// once.
 fn publish(volume: &Path, name: &str, content: impl AsRef<[u8]>, revision: u32) {
     let data = format!("..2026_11_{revision:02}");
     fs::create_dir(volume.join(&data)).unwrap();
@@ -197,7 +200,8 @@ async fn files_of_a_kubelet_volume_change_together() {
     assert_eq!(warnings, [""; 0], "a volume that changes is nothing to warn of");
 }
 
-/// A file written in place is incomplete for a while, and the beginning of a file may be valid by itself.
+/// While a file is written in place, the program may see only its beginning, which may be a valid definition. It must
+/// not go live.
 #[tokio::test]
 async fn an_incomplete_definition_file_does_not_go_live() {
     let hot = Hot::new().await;
@@ -213,8 +217,7 @@ async fn an_incomplete_definition_file_does_not_go_live() {
         annotations.contains_key("version.admittance.dev/second")
     };
     assert!(has_second().await);
-    // The file is written in two halves: the first contains only the usual chain, and the second contains the changed
-    // chain `second`.
+    // The file is written in two halves. The first half is valid by itself, but lacks the chain `second`.
     let new = with_second("{ name: second, generation: 2 }");
     let half = new.split_once("---").unwrap().0.len();
     for closes in [false, true] {
@@ -224,7 +227,8 @@ async fn an_incomplete_definition_file_does_not_go_live() {
         }
         file.write_all(&new.as_bytes()[..half]).unwrap();
         if closes {
-            // The program waits before it reads a changed file, so a writer may close the file between two writes.
+            // A writer may even close the file between its two writes. The program waits a moment before it reads a
+            // changed file, so it does not read the first half.
             drop(file);
             file = File::options().append(true).open(hot.chain_file()).unwrap();
         }
@@ -244,14 +248,14 @@ async fn an_incomplete_definition_file_does_not_go_live() {
     }
 }
 
-/// All stages of a table use the same version of a module, however quickly its file changes.
+/// Even if a module's file changes quickly, all stages that use the file get the same version of it.
 #[tokio::test]
 async fn all_stages_of_a_table_use_one_version_of_a_file() {
     const STAGES: u32 = 24;
     let hot = Hot::new().await;
     let stages: String = (0..STAGES)
         .map(|number| {
-            // Different settings make the program prepare each stage separately.
+            // As each stage has settings of its own, the program has to prepare the module for each stage separately.
             let plugin = hot.plugin(&format!("{{ name: stage{number} }}"));
             format!("    - name: stage{number}\n      plugin: {plugin}\n")
         })
@@ -306,7 +310,7 @@ async fn a_removed_directory_is_reported_and_can_be_restored() {
         assert!(mistakes(&status).contains(name), "{name}: {status:#}");
         assert_eq!(hot.version(&program).await, Some(version - 1), "{name}");
 
-        // The directory returns, and the module has new content.
+        // The directory that was moved away returns, and the module gets new content.
         fs::write(hot.path("new.wasm"), hot.bytes(version)).unwrap();
         fs::rename(hot.path("away"), hot.path(name)).unwrap();
         fs::rename(hot.path("new.wasm"), hot.module()).unwrap();
@@ -348,7 +352,7 @@ async fn edited_added_and_removed_definitions_go_live() {
         .collect();
     assert_eq!(chains, ["second", "versioned"], "by name");
 
-    // A file without a definition changes nothing, and both chains of a file change together.
+    // Files that do not end like definitions are ignored: neither the notes nor the backup file causes an error.
     fs::write(hot.path("definitions/notes.txt"), "kind: [").unwrap();
     fs::write(hot.path("definitions/second.yaml~"), "kind: [").unwrap();
     fs::remove_file(&second).unwrap();
@@ -362,7 +366,7 @@ async fn edited_added_and_removed_definitions_go_live() {
         "{status:#}"
     );
 
-    // Without definitions, the live table is empty and no hook is called.
+    // After the last definition is removed, the program serves no chains, so it calls no plugin.
     fs::remove_file(hot.chain_file()).unwrap();
     let is_empty = async || hot.annotations(&program).await.is_empty();
     hot.until(&program, "the last file removed", is_empty).await;

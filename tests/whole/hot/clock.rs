@@ -44,7 +44,7 @@ async fn a_change_is_detected_regardless_of_file_times() {
     }
 }
 
-/// Only the content changes: the size and the modification time remain the same.
+/// The module's content changes, but its file keeps its size and its modification time.
 #[tokio::test]
 async fn a_change_that_keeps_file_size_and_time_is_detected() {
     let hot = Hot::new().await;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::scene::{Hot, chain, end, mistakes};
 
-/// Runs a command of the admin API, and returns its output.
+/// Runs an `admittance` command against the program's admin API, and returns its output.
 async fn stdout_of(program: &Admittance, command: &[&str]) -> String {
     let server = program.admin_url("");
     let arguments = [command, &["--server", server.as_str()]].concat();
@@ -21,7 +21,7 @@ async fn disable(program: &Admittance, more: &[&str]) -> String {
     stdout_of(program, &[&command[..], more].concat()).await
 }
 
-/// Returns the stage's entry in `/v1/status`.
+/// Returns what `/v1/status` reports about the disabled stage: who disabled it, why, and until when.
 async fn shown(program: &Admittance) -> Value {
     let status = program.status().await.unwrap();
     status["chains"][0]["stages"][0]["disabled"].clone()
@@ -70,7 +70,7 @@ async fn a_stage_can_be_disabled_while_definitions_are_invalid() {
         let status = tell_status(&program).await;
         assert!(status.contains("by loopback: ticket 4711"), "{status}");
 
-        // After the kill, the program serves the last live table.
+        // After the program was killed, it starts with the definitions that were last live.
         end(program).await;
         let program = hot.start().await;
         assert!(mistakes(&program.status().await.unwrap()).contains(mistake));
@@ -90,7 +90,7 @@ async fn a_stage_can_be_disabled_while_definitions_are_invalid() {
     }
 }
 
-/// Returns the output of `status`, which exits with 1 while the newest definitions are not live.
+/// Returns the output of the command `status`. As the newest definitions are not live, the command exits with 1.
 async fn tell_status(program: &Admittance) -> String {
     let server = program.admin_url("");
     let finished = Admittance::run(["status", "--server", &server]).await.unwrap();

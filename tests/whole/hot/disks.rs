@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use super::scene::{Hot, chain, contents, end, mistakes};
 
-/// Returns a wrapper that runs shell commands and then the program in a mount namespace.
+/// Returns a command prefix with which the program runs in a mount namespace, after these shell commands were run
+/// there.
 fn mounted(commands: &str) -> Vec<OsString> {
     let script = format!("set -e; {commands}; exec \"$@\"");
     [
@@ -58,7 +59,7 @@ fn can_mount() -> bool {
 
 fn small_disk(at: &Path) -> Vec<OsString> {
     fs::create_dir_all(at).unwrap();
-    // The mount belongs to the user who runs the test, because this user is root inside the namespace.
+    // Any user may mount a disk here, because every user is root inside a user namespace of their own.
     mounted(&format!(
         "mount -t tmpfs -o size=2m,mode=700 none '{}'",
         at.display()
@@ -72,7 +73,7 @@ fn read_only(at: &Path) -> Vec<OsString> {
     ))
 }
 
-/// Returns the path of a file inside the program's mount namespace, as seen from outside.
+/// Returns the path at which a test, which is outside of the program's mount namespace, finds a file inside it.
 fn seen_by(program: &Admittance, path: &Path) -> PathBuf {
     let root = format!("/proc/{}/root", program.id().unwrap());
     Path::new(&root).join(path.strip_prefix("/").unwrap())
@@ -86,7 +87,7 @@ fn fill(directory: &Path) -> PathBuf {
     path
 }
 
-/// Returns how often an entry of the history or the store could not be written.
+/// Returns how often the program failed to write to this directory, which is `history` or `store`.
 async fn write_failures(program: &Admittance, directory: &str) -> Option<f64> {
     let metrics = program.metrics().await.unwrap();
     metrics.sum("admittance_write_failures_total", &[("directory", directory)])
@@ -133,7 +134,7 @@ async fn a_change_is_refused_when_the_disk_of_the_history_is_full() {
     let told = hot.annotations(&program).await;
     assert!(!told.contains_key("version.admittance.dev/second"), "{told:?}");
 
-    // A rollback is refused if the history cannot store it, because a restart would undo it.
+    // As the history cannot store a rollback, a restart would undo it. The program therefore refuses the rollback.
     hot.put(2);
     hot.until_version(&program, "files change what is live all the same", 2)
         .await;

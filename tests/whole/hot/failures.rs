@@ -10,9 +10,9 @@ use crate::scene::source;
 struct Row {
     name: &'static str,
     break_it: fn(&Hot),
-    /// Words that the message must contain.
+    /// Parts of the error message that `/v1/status` and the log must contain.
     words: &'static [&'static str],
-    /// Whether the program retries the change by itself.
+    /// Whether the program tries the failed change again without a change of the files.
     is_retried: bool,
 }
 
@@ -189,7 +189,8 @@ signatures:
         assert_eq!(line.field("level"), "ERROR", "{name}");
         assert!(program.is_ready().await, "{name}");
         assert!(!hot.is_current(&program).await, "{name}");
-        // A failure that is retried does not prevent other changes, so a table is still built.
+        // If the failure is retried, it is not counted as a failed table: a table is built from the other definitions,
+        // so that they can change.
         let has_failed = failed(&program).await > failed_before;
         assert_eq!(has_failed, !row.is_retried, "{name}");
         assert_eq!(status["revision"], before["revision"], "{name}");

@@ -19,7 +19,7 @@ async fn a_restart_after_a_kill_serves_a_complete_table() {
     assert_eq!(killed.new + killed.known + killed.starting, 6);
 }
 
-/// The module compiles until a limit stops the compiler, which takes minutes.
+/// The compiler works on the module for minutes. SIGTERM must stop both the program and the compiler before that.
 #[tokio::test]
 async fn a_signal_stops_the_program_and_its_compiler() {
     let hot = Hot::new().await;

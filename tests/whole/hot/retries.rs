@@ -53,7 +53,7 @@ async fn a_download_is_retried_until_its_server_is_up() {
     );
     assert_eq!(server.begun(), 1, "it was fetched once");
 
-    // The module is in the store, so the next start needs no server.
+    // The store has the module that was fetched, so the program can start again without the module server.
     drop(server);
     end(program).await;
     let program = hot.start().await;
@@ -114,7 +114,8 @@ fn remote_chain(source: &str, policy: &str) -> String {
     format!("{chain}      failurePolicy: {policy}\n")
 }
 
-/// Returns the result for a deployment. Only the chain whose module is on the server matches deployments.
+/// Creates a deployment, and returns the status and the body of the reply. Only the chain whose module is on the server
+/// matches deployments.
 async fn deployment(hot: &Hot, program: &Admittance) -> (u16, String) {
     let object = json!({
         "apiVersion": "v4",
@@ -130,7 +131,7 @@ async fn deployment(hot: &Hot, program: &Admittance) -> (u16, String) {
     (reply.status.as_u16(), reply.text())
 }
 
-/// The server accepts connections and never answers, so a fetch takes minutes to fail.
+/// The module server accepts connections but never answers, so fetching a module takes minutes to fail.
 #[tokio::test]
 async fn a_module_server_that_is_down_delays_no_other_change() {
     let hot = Hot::new().await;
@@ -146,7 +147,7 @@ async fn a_module_server_that_is_down_delays_no_other_change() {
     assert_eq!(status["chains"].as_array().unwrap().len(), 1, "{status:#}");
     assert_eq!(deployment(&hot, &program).await.0, 200);
 
-    // An operator's changes and rollbacks do not wait for the server.
+    // Changes and rollbacks through the admin API do not wait for the module server.
     let applied = chain("versioned", &hot.plugin("{ name: applied }"));
     let reply = hot.post(&program, "/v1/definitions", &applied).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
@@ -159,7 +160,8 @@ async fn a_module_server_that_is_down_delays_no_other_change() {
     assert_eq!(hot.version(&program).await, Some(1));
 }
 
-/// While a file's new module cannot be fetched, the file's previous version stays live, and other files can change.
+/// If a file's new module cannot be fetched, the previous version of the file stays live. Meanwhile, changes of other
+/// files go live.
 #[tokio::test]
 async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
     let hot = Hot::configured("modules: { attempts: 1 }\n").await;
@@ -188,7 +190,7 @@ async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
     hot.until_version(&program, "the module of both", 2).await;
     assert_eq!(deployment(&hot, &program).await.0, 200);
 
-    // Moving a chain to a file that cannot be used does not remove the live chain.
+    // A chain moves to another file, which cannot be used because its module cannot be fetched. The chain stays live.
     fs::remove_file(hot.path("definitions/remote.yaml")).unwrap();
     let both = format!("{}---\n{}", hot.usual_chain(), remote_chain(&source, "Fail"));
     replace(&hot.chain_file(), both).unwrap();
@@ -202,8 +204,8 @@ async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
     assert_eq!(status["chains"].as_array().unwrap().len(), 2, "{status:#}");
 }
 
-/// On a first start, store and history are empty. Chains whose module is available are served. Requests to a chain
-/// whose module is missing fail according to its failure policy.
+/// On a first start, the store and the history are empty, so the module has to come from its server, which is down. The
+/// program serves the chains whose modules are available. For requests to the other chain, its failure policy applies.
 #[tokio::test]
 async fn a_first_start_without_the_module_server_serves_the_other_chains() {
     for (policy, expected) in [("Fail", None), ("Ignore", Some(200))] {
@@ -255,10 +257,10 @@ async fn a_first_start_without_the_module_server_serves_the_other_chains() {
     }
 }
 
-/// Occupies a port and closes every connection to it, until the task is aborted.
+/// Listens on a port and closes every connection that arrives, until the returned task is aborted.
 fn closes_connections(address: SocketAddr) -> JoinHandle<()> {
     tokio::spawn(async move {
-        // The previous server may still have the port for a moment.
+        // The server that used the port before may not have released it yet, so binding the port is repeated.
         let listener = loop {
             match tokio::net::TcpListener::bind(address).await {
                 Ok(listener) => break listener,
@@ -269,8 +271,8 @@ fn closes_connections(address: SocketAddr) -> JoinHandle<()> {
     })
 }
 
-/// The module has a `refresh` interval. While its server is down, the module stays live and other changes go live; when
-/// the server is back, the new module is fetched.
+/// The program fetches the module again at the interval `refresh`. While the module's server is down, the module stays
+/// live and other changes go live. When the server is back, its new module is fetched.
 #[tokio::test]
 async fn a_module_with_refresh_stays_live_while_its_server_is_down() {
     let hot = Hot::configured("modules: { ca: ca.pem, attempts: 1 }\n").await;

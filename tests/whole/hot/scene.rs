@@ -27,12 +27,12 @@ definitions: [definitions]
 ";
 
 impl Hot {
-    /// Starts a driver with version 1 of the module.
+    /// Creates the files of a driver with the usual configuration. The driver is not started yet.
     pub(super) async fn new() -> Self {
         Self::configured("").await
     }
 
-    /// Starts a driver with `more` appended to the usual configuration.
+    /// Creates the files of a driver whose configuration is the usual one with `more` appended.
     pub(super) async fn configured(more: &str) -> Self {
         let hot = Self {
             directory: tempfile::tempdir().unwrap(),
@@ -90,7 +90,7 @@ impl Hot {
         self.serve().start().await.unwrap()
     }
 
-    /// Sends an object, and returns the versions that the stages wrote into it.
+    /// Creates an application, and returns the annotations in which the stages that were called wrote their versions.
     pub(super) async fn annotations(&self, program: &Admittance) -> BTreeMap<String, String> {
         let object = json!({
             "apiVersion": "v4",
@@ -108,20 +108,20 @@ impl Hot {
         serde_json::from_value(annotations).unwrap_or_default()
     }
 
-    /// Returns the live version of the stage `stage`, or `None` if there is no such stage.
+    /// Returns the version of the module that the live stage `stage` uses. Returns `None` if there is no such stage.
     pub(super) async fn version(&self, program: &Admittance) -> Option<u32> {
         let annotations = self.annotations(program).await;
         Versions::number(annotations.get("version.admittance.dev/stage")?)
     }
 
-    /// Waits until this version is live and its revision is in the history.
+    /// Waits until the stage uses this version of the module and the history has the revision with it.
     pub(super) async fn until_version(&self, program: &Admittance, what: &str, version: u32) {
         let is_it = async || self.version(program).await == Some(version);
         self.until(program, what, is_it).await;
         self.until_written(program).await;
     }
 
-    /// Waits until no change is in progress and the history has the live revision.
+    /// Waits until no change is in progress, and returns the status. By then, the history has the live revision.
     pub(super) async fn until_written(&self, program: &Admittance) -> Value {
         program
             .until_status("no change is under way", |status| status["building"] == false)
@@ -156,7 +156,7 @@ impl Hot {
         assert_eq!(reply.status, StatusCode::OK, "{}", reply.text());
     }
 
-    /// Returns whether the newest definitions are live, according to the metrics.
+    /// Returns whether the program's metrics say that the newest definitions are live.
     pub(super) async fn is_current(&self, program: &Admittance) -> bool {
         let metrics = program.metrics().await.unwrap();
         metrics.sum("admittance_table_current", &[]) == Some(1.0)

@@ -34,7 +34,8 @@ async fn the_last_live_table_is_served_when_definitions_are_broken() {
     ];
     for (name, break_it, words) in table {
         let hot = Hot::new().await;
-        // Without a history, a starting program has no table to fall back to.
+        // The definitions are invalid before the first start. There is no history yet, so the program has no earlier
+        // definitions to serve.
         break_it(&hot);
         let ended = hot.serve().finish().await.unwrap();
         assert_eq!(ended.code, Some(2), "{name}: {}", ended.stderr);
@@ -89,7 +90,8 @@ async fn a_rollback_holds_until_the_files_change() {
         "no file is touched"
     );
 
-    // The rollback stays in force after a restart, and when the same content is written again.
+    // The rollback stays in force after a restart, even though the file is written again, because its content is the
+    // same as before.
     let mut program = program;
     program.terminate().unwrap();
     program.ended().await.unwrap();
@@ -122,7 +124,7 @@ async fn two_programs_cannot_share_a_history() {
     ] {
         assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
     }
-    // Both programs share the store. The killed program no longer locks its history.
+    // Another program may use the store, which is not locked, as long as it has a history of its own.
     let other = hot
         .serve()
         .history(hot.path("other-history"))

@@ -71,7 +71,8 @@ async fn start(setting: &Setting) -> Server {
     start_with(setting, "rate: 1000, page: 2, excludeNamespaces: [left-out]", "").await
 }
 
-/// Starts a server with these keys in the section about audits, and additional configuration.
+/// Starts a server whose configuration has `audit` as the content of its section about audits, and `additions` at the
+/// end.
 async fn start_with(setting: &Setting, audit: &str, additions: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
@@ -100,7 +101,8 @@ fn results(report: &Value) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Waits until the report has these results, or until there is no report if `results` is empty.
+/// Waits until the report of this namespace has exactly the expected pairs of an object and a message. If none are
+/// expected, waits until the report is deleted.
 async fn until_reported(
     setting: &Setting,
     plural: &str,
@@ -174,7 +176,7 @@ async fn audit_reports_are_updated_when_objects_chains_or_the_leader_change() {
         metrics.sum("admittance_audit_objects", &[("verdict", "denied")]),
         Some(2.0)
     );
-    // Evaluations by an audit are not counted as calls.
+    // The audit evaluated the stage, but the status counts only calls for requests.
     let calls = &first.program.status().await.unwrap()["chains"][0]["stages"][0]["calls"];
     assert_eq!(calls["total"], 0);
 
@@ -186,7 +188,8 @@ async fn audit_reports_are_updated_when_objects_chains_or_the_leader_change() {
     until_reported(&setting, "reports", "web", &[("new", "no team")]).await;
     setting.server.delete("pods", "shop", "worse");
     until_reported(&setting, "reports", "shop", &[]).await;
-    // The API server drops its history of changes, so watches have to start again with a list.
+    // The API server forgets earlier changes, so the leader cannot resume its watches and has to list all objects
+    // again.
     setting.server.compact();
     setting.server.put("nodes", json!({"metadata": {"name": "n1"}}));
     until_reported(&setting, "clusterreports", "", &[("n1", "no team")]).await;
@@ -196,7 +199,8 @@ async fn audit_reports_are_updated_when_objects_chains_or_the_leader_change() {
     until_reported(&setting, "reports", "web", &[("new", "name a team")]).await;
     until_reported(&setting, "clusterreports", "", &[("n1", "name a team")]).await;
 
-    // The new leader removes the reports that the previous one wrote, and no others.
+    // When the second replica becomes the leader, it must remove outdated reports of the first one, but none that
+    // belong to others.
     assert_eq!(audit(&second.program).await["isAuditor"], false);
     let labels = json!({"app.kubernetes.io/managed-by": "admittance"});
     let report = |name: &str, labels: &Value| json!({"metadata": {"namespace": "shop", "name": name, "labels": labels}});
@@ -216,7 +220,7 @@ async fn audit_reports_are_updated_when_objects_chains_or_the_leader_change() {
     assert_eq!(audit(&second.program).await["isAuditor"], true);
 }
 
-/// If the cluster serves several kinds of reports, the leader writes the newest kind.
+/// Several kinds of reports exist. If the cluster serves more than one of them, the leader writes the newest.
 #[tokio::test]
 async fn audit_reports_have_a_kind_that_the_cluster_serves() {
     for (absent, expected) in [
@@ -297,7 +301,7 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
         shown.stdout
     );
 
-    // A resource that could not be listed is listed by a later attempt.
+    // Nodes could not be listed before. Once the leader may list them, its next attempt succeeds.
     setting.server.put("nodes", json!({"metadata": {"name": "n1"}}));
     setting.server.allow("list", "nodes");
     until_reported(&setting, "clusterpolicyreports", "", &[("n1", "no team")]).await;
@@ -306,7 +310,7 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
     })
     .await;
 
-    // Reports that could not be written are written by a later attempt.
+    // While reports cannot be written, the leader tries again until it may write them.
     setting.server.forbid("patch", "policyreports");
     setting.server.put("pods", pod("web", "new", &json!({})));
     let refused =
@@ -323,7 +327,7 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
     until_reported(&setting, "policyreports", "web", &[("new", "again")]).await;
 }
 
-/// An audit reports messages of plugins and webhooks, and calls webhooks only if that is configured.
+/// An audit evaluates plugins and reports their messages. It calls webhooks only if the configuration allows it.
 #[tokio::test]
 async fn existing_objects_are_audited_by_plugins_and_webhooks() {
     let setting = Setting::new();
@@ -380,7 +384,8 @@ async fn existing_objects_are_audited_by_plugins_and_webhooks() {
     assert!(calls.iter().all(|call| call.review["request"]["dryRun"] == true));
 }
 
-/// The verdicts depend on labels of namespaces, the configured user and objects of the cluster.
+/// The verdicts depend on labels of namespaces, on permissions of the user in the audit's configuration, and on objects
+/// of the cluster.
 #[tokio::test]
 async fn the_leader_makes_lookups_of_an_audit_as_the_configured_user() {
     let setting = Setting::new();
@@ -411,7 +416,7 @@ async fn the_leader_makes_lookups_of_an_audit_as_the_configured_user() {
     check_access_reviews(&setting);
 }
 
-/// Even if the leader has noticed no change, it audits all objects again after the interval, and so finds what it
+/// The leader audits all objects again after the interval `every`, even if it noticed no change. So it repairs what it
 /// missed.
 #[tokio::test]
 async fn all_objects_are_audited_at_each_interval() {
@@ -419,13 +424,13 @@ async fn all_objects_are_audited_at_each_interval() {
     let server = start_with(&setting, "every: 1s, rate: 1000", "").await;
     let expected = [("bad", "no team"), ("worse", "no team")];
     until_reported(&setting, "reports", "shop", &expected).await;
-    // The leader does not watch reports, so it does not notice this deletion.
+    // The leader does not watch reports. It does not notice this deletion, but the next audit writes the report again.
     setting.server.delete("reports", "shop", NAME);
     until_reported(&setting, "reports", "shop", &expected).await;
     let metrics = server.program.metrics().await.unwrap();
     let audits = metrics.sum("admittance_audits_total", &[("result", "ok")]);
     assert!(audits > Some(1.0), "{audits:?}");
-    // The audit ran again although neither the table nor the leader has changed.
+    // The definitions have not changed, so only the interval can have started the second audit.
     assert_eq!(audit(&server.program).await["last"]["revision"], 1);
 }
 
@@ -443,12 +448,12 @@ async fn slow_audits_report_findings_before_they_end() {
     until_reported(&setting, "reports", "web", &[("new", "no team")]).await;
 }
 
-/// `cargo task soak` runs this test: an audit of a large cluster takes at most a minute and little memory.
+/// An audit of a large cluster takes at most a minute and little memory. Only `cargo task soak` runs this test.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_cluster_is_audited_with_bounded_time_and_memory() {
-    /// The maximum duration of an audit of 20,000 objects of 1.6 kB.
+    /// The time within which 20,000 objects of 1.6 kB each must be audited.
     const SECONDS: f64 = 60.0;
-    /// The maximum resident memory during this audit, in bytes.
+    /// The maximum resident memory of the program during the audit, in bytes.
     const MEMORY: u64 = 200_000_000;
     let is_soak = changes_of_soak().is_some();
     let objects = if is_soak { 20_000 } else { 1_200 };

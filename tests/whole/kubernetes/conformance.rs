@@ -1,10 +1,11 @@
 //! Checks that Admittance, which calls webhooks in place of the API server, behaves as kube-apiserver's own tests of
-//! webhooks demand. `list` has every row, and the other modules test the rows that are `Met` or `Differs`.
+//! webhooks demand. The module `list` lists the cases of these tests, and says for each whether Admittance behaves like
+//! kube-apiserver. The other modules test Admittance's behaviour in these cases.
 //!
-//! `host/conditions/src/tests.rs` tests the language of `matchConditions`, and
-//! `host/definitions/src/forms/kubernetes/tests.rs` the validation of configurations (group C15).
+//! Two groups of cases are tested elsewhere: the language of `matchConditions` in `host/conditions/src/tests.rs`, and
+//! the validation of configurations in `host/definitions/src/forms/kubernetes/tests.rs`.
 //!
-//! `cargo test -p admittance-tests --test whole conformance_list -- --nocapture` prints the status of all rows.
+//! `cargo test -p admittance-tests --test whole conformance_list -- --nocapture` prints the list.
 
 mod answers;
 mod calls;
@@ -20,7 +21,8 @@ use admittance_tests::repository;
 
 use self::list::{LIST, RowStatus};
 
-/// Checks that a test has run exactly the rows of a group that are tested in this directory.
+/// Checks that a test has run all cases of this group of the conformance list, except those that the list assigns to
+/// other tests.
 fn ran<'a>(group: &str, rows: impl IntoIterator<Item = &'a str>) {
     let mut ran: Vec<_> = rows.into_iter().collect();
     ran.sort_unstable();

@@ -51,7 +51,7 @@ const BY_REQUEST: &str = "no verdict before the request's deadline";
 
 #[tokio::test]
 async fn the_shortest_of_all_timeouts_applies() {
-    // (limits.requestTimeout, [(stage's timeout, query, message of the failure)])
+    // (`limits.requestTimeout` in the configuration, [(timeout of the stage, query of the request, expected message)])
     let table: [(&str, &[(&str, &str, &str)]); 2] = [
         (
             "60s",
@@ -62,7 +62,8 @@ async fn the_shortest_of_all_timeouts_applies() {
                     "?timeout=30s",
                     "no verdict within the stage's timeout of 100ms",
                 ),
-                // kube-apiserver sends timeouts in this format. It gets an answer within 1 s.
+                // kube-apiserver sends its timeout in the query, in this format. Here the program must answer within a
+                // second.
                 ("30s", "?timeout=1s", BY_REQUEST),
                 ("30s", "?timeout=500ms", BY_REQUEST),
             ],
@@ -108,8 +109,8 @@ async fn the_shortest_of_all_timeouts_applies() {
             let message = format!("stage hangs of chain fail-{number} failed (timeout): {words}");
             assert_eq!(failed.message(), message, "{case}");
 
-            // A stage that was never called has not allowed the request, so the request is refused whatever the stage's
-            // failure policy is.
+            // At the request's deadline, the second stage has not been called, and thus has not allowed the request. So
+            // the request is refused, whatever the stages' failure policies are.
             if *words == BY_REQUEST {
                 assert_eq!(two.code(), 504, "{case}: {two:?}");
                 let message = format!(
@@ -123,7 +124,8 @@ async fn the_shortest_of_all_timeouts_applies() {
     }
 }
 
-/// A stage in Audit mode does not decide, so the request is allowed even if this stage never answers.
+/// A stage in Audit mode does not decide about requests. If its webhook never answers, requests are allowed
+/// nevertheless.
 #[tokio::test]
 async fn a_hanging_stage_in_audit_mode_refuses_no_request() {
     let directory = tempfile::tempdir().unwrap();
@@ -136,7 +138,8 @@ async fn a_hanging_stage_in_audit_mode_refuses_no_request() {
     let server = Server::start(&hooks.resolve(), &chain("audited", &stages)).await;
     let review = POD.review("a");
     let sent = server.review("/mutate/audited?timeout=1s", &review);
-    // The limit is shorter than the stage's timeout, and long enough for a busy machine.
+    // 15 s is shorter than the stage's timeout, so the reply did not wait for the stage, and long enough for a busy
+    // machine.
     let answer = tokio::time::timeout(Duration::from_secs(15), sent).await.unwrap();
     assert!(answer.is_allowed() && answer.patch().is_some(), "{answer:?}");
 }

@@ -43,7 +43,7 @@ async fn decisions(server: &Server, metric: &str) -> f64 {
 async fn denials_are_reported_as_kubernetes_events() {
     let setting = setting();
     let server = start_with(&setting, EVENTS).await;
-    // The object does not exist yet, so the Event is about its namespace.
+    // The object of the request does not exist yet, so the Event about its denial refers to the namespace.
     assert!(!server.review("/validate", &POD.review("p1")).await.is_allowed());
     let created = events(&setting, "Denied", 1).await.remove(0);
     let regarding = json!({"apiVersion": "v1", "kind": "Namespace", "name": "test", "namespace": "test"});
@@ -61,7 +61,7 @@ async fn denials_are_reported_as_kubernetes_events() {
     assert!(note.starts_with("Pod web, requested by alice: "), "{note}");
     assert!(note.contains("not allowed here"), "{note}");
 
-    // A repeated denial increases the Event's count.
+    // If the same denial is repeated, no new Event is created; the count of the first one increases.
     server.review("/validate", &POD.review("p2")).await;
     eventually("a series", async || {
         setting
@@ -72,7 +72,7 @@ async fn denials_are_reported_as_kubernetes_events() {
     })
     .await;
 
-    // For an existing object, the Event names it. A dry run causes no Event.
+    // The object of this request exists, so the Event refers to the object. The denial of a dry run causes no Event.
     let mut update = ReviewedResource {
         operation: "UPDATE",
         ..POD
@@ -110,7 +110,7 @@ async fn denials_are_reported_as_kubernetes_events() {
         of("Secret")["note"],
         "Secret web, requested by alice: denied by stage deny of chain pods"
     );
-    // A decision counts as written once the API server has replied to the request that writes its Event.
+    // The program counts a decision as written when the API server has accepted the Event about it.
     eventually("four decisions are written", async || {
         decisions(&server, "s_written").await == 4.0
     })
@@ -138,7 +138,7 @@ async fn kubernetes_events_are_rate_limited_and_delay_no_request() {
     })
     .await;
 
-    // Requests are answered even if the program may not write Events.
+    // The program is not allowed to write Events, but answers requests nevertheless.
     setting.server.forbid("create", "events");
     let delete = ReviewedResource {
         operation: "DELETE",

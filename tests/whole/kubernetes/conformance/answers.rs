@@ -12,13 +12,13 @@ use crate::kubernetes::{
 #[derive(Clone, Copy)]
 enum Expected {
     Allowed,
-    /// Allowed with this audit annotation.
+    /// The request is allowed, with this audit annotation.
     Noted(&'static str, &'static str),
-    /// Allowed with the label that the patch adds.
+    /// The request is allowed, and the object has the label that the webhook's patch adds.
     Changed,
-    /// Denied: the code, the reason, and the end of the message.
+    /// The request is denied with this code, this reason, and a message that ends with this text.
     Denied(u64, &'static str, &'static str),
-    /// Invalid, with a message that contains this text.
+    /// The webhook's answer is invalid. The error message contains this text.
     Invalid(&'static str),
 }
 
@@ -26,8 +26,8 @@ use Expected::{Allowed, Changed, Denied, Invalid, Noted};
 
 const NO_EXPLANATION: &str = "the webhook denied the request without explanation";
 
-/// (row, phase, version sent to the webhook, the webhook's answer, expected result). `UID` stands for the uid of the
-/// request.
+/// (case of the conformance list, phase of the webhook, version of the AdmissionReview that it gets, its answer,
+/// expected result). In an answer, `UID` stands for the uid of the request.
 type Row = (&'static str, &'static str, &'static str, Value, Expected);
 
 fn patch() -> Value {
@@ -41,7 +41,7 @@ fn answer(version: &str, response: &Value) -> Value {
     })
 }
 
-/// Returns an allowing answer with the right uid, in which the members of `with` override the default members.
+/// Returns a webhook's answer that allows the request. The members of `with` are added, or replace the default members.
 fn allowed(version: &str, with: &Value) -> Value {
     let mut response = json!({"uid": "UID", "allowed": true});
     response
@@ -355,7 +355,7 @@ async fn answers_of_webhooks_are_validated() {
     );
 }
 
-/// Tests the requests that webhooks get, and returns the names of the tested rows.
+/// Tests the requests that Admittance sends to webhooks. Returns the names of the tested cases of the conformance list.
 async fn requests() -> [&'static str; 4] {
     let directory = tempfile::tempdir().unwrap();
     let directory = &directory;

@@ -19,7 +19,8 @@ async fn together(_: Call, mut arrivals: Arrivals) -> Answer {
     Answer::allow()
 }
 
-/// Sends reviews one after another, and returns the connections on which the webhooks were called.
+/// Sends a review to each of these chains, one after another. Returns the index of the connection on which each webhook
+/// was called.
 async fn one_by_one(server: &Server, hooks: &Hooks, chains: &[&str]) -> Vec<usize> {
     for chain in chains {
         let verdict = server
@@ -46,7 +47,7 @@ async fn webhook_connections_are_pooled_by_server_and_authority() {
     ran("C3", ["C3.1", "C3.2", "C3.3", "C3.4", "C3.5"]);
 }
 
-/// Sends concurrent reviews, and returns the connections on which the webhook was called for them.
+/// Sends concurrent reviews. Returns the indices of the connections on which the webhook was called.
 async fn at_once(server: &Arc<Server>, hooks: &Hooks) -> BTreeSet<usize> {
     let before = hooks.calls("/").len();
     let mut sent = JoinSet::new();
@@ -81,8 +82,8 @@ async fn ten_webhook_calls_run_concurrently() {
     let (server, hooks) = calling_together("http/1.1").await;
     let opened = at_once(&server, &hooks).await;
     assert_eq!(opened.len(), CALLS, "none waits for another");
-    // A connection returns to the pool a moment after its reply, so a call that begins earlier may open a new
-    // connection. At least one repetition must open none.
+    // Later calls should reuse these connections. But a connection returns to the pool a moment after its reply, so a
+    // call that begins earlier opens another. Therefore only one of five repetitions has to open none.
     let mut known = opened;
     let mut opens_none = false;
     for _ in 0..5 {
@@ -93,7 +94,8 @@ async fn ten_webhook_calls_run_concurrently() {
     assert!(opens_none, "{known:?}");
 
     let (server, hooks) = calling_together("h2").await;
-    // The first call negotiates HTTP/2 by ALPN.
+    // The first call opens a connection and agrees with the server on HTTP/2, so all later calls can share the
+    // connection.
     one_by_one(&server, &hooks, &["first"]).await;
     for _ in 0..2 {
         assert_eq!(at_once(&server, &hooks).await, BTreeSet::from([0]));
@@ -102,8 +104,8 @@ async fn ten_webhook_calls_run_concurrently() {
     ran("C14", ["C14.1", "C14.2", "C14.3", "C14.6", "C14.8"]);
 }
 
-/// Access reviews call no webhooks. Writes of webhook configurations call none either, so that a broken webhook can be
-/// removed.
+/// No webhook is called for access reviews. None is called for writes of webhook configurations, so that a broken
+/// webhook can always be removed.
 async fn webhook_configurations_and_access_reviews_call_no_webhook() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async {
@@ -210,8 +212,8 @@ async fn webhooks_get_the_timeout_of_the_caller() {
     .await;
     let webhook = |path: &str, seconds: u32, policy: &str| {
         let name = path.rsplit('/').next().unwrap();
-        // Requests of the group `serial.example` match the two webhooks below `/serial`; all others match the remaining
-        // webhooks.
+        // The two webhooks below `/serial` match only requests for the API group `serial.example`. All other webhooks
+        // match only requests for the core group.
         let group = if path.starts_with("/serial") {
             "serial.example"
         } else {
@@ -288,8 +290,8 @@ async fn webhooks_get_the_timeout_of_the_caller() {
         serial[2] < 20 && serial[4] <= serial[2],
         "the first took its time: {serial:?}"
     );
-    // Both webhooks are called concurrently. Their timeouts may still differ by a second, because the remaining time is
-    // rounded to whole seconds at slightly different moments.
+    // The last two webhooks are called concurrently with the time that remains. Their timeouts may differ by a second,
+    // because each is rounded to whole seconds at a slightly different moment.
     assert!(
         serial[4].abs_diff(serial[5]) <= 1,
         "the rest is the same for both: {serial:?}"

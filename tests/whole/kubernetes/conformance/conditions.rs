@@ -17,7 +17,7 @@ enum Expected {
     Called,
     Skipped,
     Refused,
-    /// The webhook is skipped, as if its call had failed with the policy `Ignore`.
+    /// The condition fails with the failure policy `Ignore`, so the webhook is not called and the request is allowed.
     Ignored,
 }
 
@@ -27,7 +27,7 @@ const TRUE: &str = "true";
 const FALSE: &str = "false";
 const FAILS: &str = "object.missing == 1";
 
-/// (row, expressions, failurePolicy, expected result)
+/// (case of the conformance list, expressions of the match conditions, failurePolicy, expected result)
 const ROWS: [(&str, &[&str], Option<&str>, Expected); 19] = [
     ("C10.1", &[], None, Called),
     ("C10.2", &[TRUE], None, Called),
@@ -107,7 +107,7 @@ async fn match_conditions_are_evaluated_before_a_webhook_is_called() {
     ran("C10", ROWS.iter().map(|(row, ..)| *row).chain(read));
 }
 
-/// (row, conditions, message if they are rejected)
+/// (case of the conformance list, match conditions, error message if the program rejects them)
 fn documents() -> Vec<(&'static str, Value, Option<&'static str>)> {
     let one = |name: &str, expression: &str| json!([{"name": name, "expression": expression}]);
     let many = |count: usize| conditions(&vec![TRUE; count]);
@@ -165,7 +165,8 @@ fn documents() -> Vec<(&'static str, Value, Option<&'static str>)> {
     ]
 }
 
-/// Returns the rows whose documents the program accepts. It reads all documents together, each from a file of its own.
+/// Checks for each case that the program accepts or rejects its match conditions as expected, and returns the names of
+/// the cases. Each case has a file of its own, and the program reads all files together.
 async fn which_are_accepted(hooks: &Hooks) -> Vec<&'static str> {
     let directory = tempfile::tempdir().unwrap();
     let documents = documents();

@@ -20,7 +20,8 @@ const SCALE: ReviewedResource<'static> = ReviewedResource {
     ..POD
 };
 
-/// (row, version of the configuration, matchPolicy, rules, request, whether the webhook is called)
+/// (case of the conformance list, API version of the webhook configuration, matchPolicy, rules, request, whether the
+/// webhook is called)
 type Row = (
     &'static str,
     &'static str,
@@ -112,7 +113,7 @@ async fn webhooks_are_selected_by_rules_without_converting_objects() {
     ran("C11", names.chain(conditions));
 }
 
-/// Tests how the object is checked after a rule matched, and returns the names of the tested rows.
+/// Tests match conditions, which are evaluated after a rule has matched. Returns the names of the tested cases.
 async fn conditions() -> [&'static str; 3] {
     const ROWS: [(&str, &str, usize, u64); 3] = [
         ("C11.13", "object.metadata.name == 'web'", 1, 0),

@@ -1,26 +1,26 @@
-//! Lists, in our own words, what kube-apiserver's tests of admission webhooks check, and whether Admittance does the
-//! same. The sources are the tests of kubernetes/apiserver (`admission/plugin/webhook`, `util/webhook`) and kubernetes
-//! (`test/integration/apiserver/admissionwebhook`). The last rows of group C2 (webhooks that change the object) were
-//! measured on kube-apiserver 1.36.
+//! Lists the behaviour that kube-apiserver's tests of admission webhooks check, in our own words, and says whether
+//! Admittance behaves so. The sources are the tests of kubernetes/apiserver (`admission/plugin/webhook`,
+//! `util/webhook`) and kubernetes (`test/integration/apiserver/admissionwebhook`). The last cases of group C2 (webhooks
+//! that change the object) come from measurements of kube-apiserver 1.36.
 
-/// Whether Admittance behaves as a row says, and where that is tested.
+/// Whether Admittance behaves like kube-apiserver in a case of the list, and where that is tested.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RowStatus {
-    /// Admittance behaves like kube-apiserver, as tested in this directory.
+    /// Admittance behaves like kube-apiserver. A test in this directory checks it.
     Met,
-    /// Admittance behaves like kube-apiserver. The test is in the named file, and has the same name as the row.
+    /// Admittance behaves like kube-apiserver. The named file has a test with the name of the case.
     MetIn(&'static str),
-    /// Admittance behaves like kube-apiserver. The file and the name of the test are given.
+    /// Admittance behaves like kube-apiserver. The values are the file and the name of the test.
     MetBy(&'static str, &'static str),
-    /// Admittance differs for this reason; its own behaviour is tested in this directory.
+    /// Admittance behaves differently, for this reason. A test in this directory checks its behaviour.
     Differs(&'static str),
-    /// Admittance does not have this function of an API server, for this reason.
+    /// Admittance lacks the function that the case is about, for this reason.
     Outside(&'static str),
 }
 
 use RowStatus::{Differs, Met, MetBy, MetIn, Outside};
 
-/// A row: its name, kube-apiserver's behaviour, and the status of Admittance.
+/// (name of the case, behaviour of kube-apiserver, how Admittance compares)
 pub(super) type Row = (&'static str, &'static str, RowStatus);
 
 const MATCHING: &str = "host/admission/tests/matching.rs";
@@ -34,7 +34,7 @@ const NO_CONVERSION: &str = "the object stays in the version in which it arrived
 const READ_FIRST: &str = "reported when the document is read, and the previous definitions stay live";
 
 pub(super) const LIST: &[Row] = &[
-    // C1: webhooks of both phases that change nothing, in both versions of AdmissionReview.
+    // Group C1 of the cases: webhooks of both phases that change nothing, in both versions of AdmissionReview.
     ("C1.1", "no rule matches: allowed, not called", Met),
     ("C1.2", "allowed: its audit annotation is kept", Met),
     ("C1.3", "denied without a message: 403, without explanation", Met),
@@ -96,7 +96,7 @@ pub(super) const LIST: &[Row] = &[
         "a panic in a hook under Ignore: allowed, noted as failed open",
         Met,
     ),
-    // C2: webhooks that change the object.
+    // Group C2 of the cases: webhooks that change the object.
     ("C2.1", "a label is removed", Met),
     ("C2.2", "a label is added", Met),
     ("C2.3", "a label of a custom resource is removed", Met),
@@ -156,7 +156,7 @@ pub(super) const LIST: &[Row] = &[
         "a patch changes the name: the object is created under the new one",
         Differs("no verdict changes the identity of the object: refused with identity-changed"),
     ),
-    // C3: state that is kept between two calls.
+    // Group C3 of the cases: what is kept between two calls of a webhook, such as a connection.
     ("C3.1", "the first call of a service: nothing is kept yet", Met),
     (
         "C3.2",
@@ -166,7 +166,7 @@ pub(super) const LIST: &[Row] = &[
     ("C3.3", "the same service under another webhook's name: kept", Met),
     ("C3.4", "the first call of a URL: nothing is kept yet", Met),
     ("C3.5", "the same URL again: kept", Met),
-    // C4: durations.
+    // Group C4 of the cases: durations of admission.
     (
         "C4.1",
         "the time of a mutating admission is the sum of its matching webhooks",
@@ -178,7 +178,7 @@ pub(super) const LIST: &[Row] = &[
         Outside(METRICS),
     ),
     ("C4.3", "if a dry run is refused, nothing was called", Met),
-    // C5: validity of answers.
+    // Group C5 of the cases: valid and invalid answers of webhooks.
     ("C5.1", "v1, validating: allowed", Met),
     ("C5.2", "v1beta1, validating: allowed", Met),
     ("C5.3", "v1, mutating: allowed", Met),
@@ -234,7 +234,7 @@ pub(super) const LIST: &[Row] = &[
         "v1beta1: every field is sent, including the requested kind and resource",
         Met,
     ),
-    // C6: the messages that users get with denials.
+    // Group C6 of the cases: the messages that users get with denials.
     ("C6.1", "no status: 400, without explanation", Met),
     ("C6.2", "a message", Met),
     ("C6.3", "a reason, which is the message too", Met),
@@ -248,7 +248,7 @@ pub(super) const LIST: &[Row] = &[
     ("C6.11", "no `status`: Failure", Met),
     ("C6.12", "`status: Success`: Failure", Met),
     ("C6.13", "`status: Failure` stays", Met),
-    // C7: rules.
+    // Group C7 of the cases: which requests the rules of a webhook match.
     ("C7.1", "any group", MetIn(MATCHING)),
     ("C7.2", "one group", MetIn(MATCHING)),
     ("C7.3", "any version", MetIn(MATCHING)),
@@ -274,7 +274,7 @@ pub(super) const LIST: &[Row] = &[
     ),
     ("C7.16", "scope Namespaced: the rest", MetIn(MATCHING)),
     ("C7.17", "scope *: all", MetIn(MATCHING)),
-    // C8: the labels with which a namespaceSelector is compared.
+    // Group C8 of the cases: the labels with which a namespaceSelector is compared.
     ("C8.1", "a Namespace is created: its own", MetIn(MATCHING)),
     (
         "C8.2",
@@ -289,7 +289,7 @@ pub(super) const LIST: &[Row] = &[
     ),
     ("C8.5", "a Pod: those of its namespace", MetIn(MATCHING)),
     ("C8.6", "a Node: matches always", MetIn(MATCHING)),
-    // C9: objectSelector.
+    // Group C9 of the cases: which requests an objectSelector matches.
     ("C9.1", "the empty selector matches", MetIn(MATCHING)),
     ("C9.2", "it matches without an object", MetIn(MATCHING)),
     ("C9.3", "it matches an object without metadata", MetIn(MATCHING)),
@@ -306,7 +306,7 @@ pub(super) const LIST: &[Row] = &[
     ),
     ("C9.7", "the old object of a deletion has it: no", MetIn(MATCHING)),
     ("C9.8", "an object without metadata: no", MetIn(MATCHING)),
-    // C10: matchConditions.
+    // Group C10 of the cases: which requests matchConditions match.
     ("C10.1", "none: called", Met),
     ("C10.2", "one that is true: called", Met),
     ("C10.3", "several that are true: called", Met),
@@ -353,7 +353,7 @@ pub(super) const LIST: &[Row] = &[
     ("C10.28", "a name that is not qualified: refused", Met),
     ("C10.29", "64 of them: accepted", Met),
     ("C10.30", "65 of them: refused", Met),
-    // C11: the rule that matches a call, and the version of the object.
+    // Group C11 of the cases: which rule matches a request, and in which version the webhook gets the object.
     ("C11.1", "no rules: not called", Met),
     (
         "C11.2",
@@ -401,7 +401,7 @@ pub(super) const LIST: &[Row] = &[
     ("C11.13", "a condition is true: called", Met),
     ("C11.14", "a condition is false: not called", Met),
     ("C11.15", "a condition fails: 403", Met),
-    // C12: reinvocation.
+    // Group C12 of the cases: webhooks that are called a second time.
     (
         "C12.1",
         "an in-tree plugin changes the object: called once",
@@ -435,7 +435,7 @@ pub(super) const LIST: &[Row] = &[
     ),
     ("C12.8", "Never: called once", Met),
     ("C12.9", "no policy: called once", Met),
-    // C13: timeouts.
+    // Group C13 of the cases: timeouts of webhooks.
     (
         "C13.1",
         "the request has 10 s and the webhook 20: its timeout is 10",
@@ -457,7 +457,7 @@ pub(super) const LIST: &[Row] = &[
         "the request has timed out: the rest is not called, and it fails",
         Met,
     ),
-    // C14: other behaviour.
+    // Group C14 of the cases: concurrent calls, and behaviour that fits no other group.
     ("C14.1", "ten calls at once over HTTP/1.1: ten connections", Met),
     ("C14.2", "ten more: no new connection", Met),
     ("C14.3", "ten calls at once over HTTP/2: one connection", Met),

@@ -8,8 +8,8 @@ use crate::kubernetes::{
     server::{POD, Server},
 };
 
-/// (row; webhooks in order, each with the label that it sets and its other fields; number of calls of each webhook;
-/// resulting labels)
+/// (case of the conformance list, webhooks in order, how often each webhook is called, labels of the resulting object).
+/// A webhook is given by the label that it sets and by fields of its configuration.
 type Row = (&'static str, Vec<(&'static str, Value)>, Vec<usize>, Value);
 
 fn rows() -> Vec<Row> {
@@ -53,11 +53,12 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// The webhooks of a row are tested in one configuration, and again in separate configurations, with the same results.
+/// Each case is tested twice, with the same result: with all webhooks in one configuration, and with each in a
+/// configuration of its own.
 #[tokio::test]
 async fn a_webhook_is_reinvoked_after_later_changes() {
     let directory = tempfile::tempdir().unwrap();
-    // The last segment of the path has the form `label-value`.
+    // The last segment of a webhook's path, such as `a-1`, names the label that the webhook sets and its value.
     let hooks = Hooks::start(directory.path(), |call, _| async move {
         let label = call.path.rsplit('/').next().unwrap();
         let (name, value) = label.split_once('-').unwrap();

@@ -13,7 +13,7 @@ use crate::{
     scene::{source, write},
 };
 
-/// Returns the answer that the first segment of the path selects.
+/// Returns the webhook's answer to a call. The first segment of the path says which.
 async fn answer(call: Call, _: Arrivals) -> Answer {
     let denied = |status: Value| Answer::Review(json!({"allowed": false, "status": status}));
     match call.path.split('/').nth(1).unwrap() {
@@ -45,17 +45,18 @@ async fn answer(call: Call, _: Arrivals) -> Answer {
     }
 }
 
-/// A row's webhook: its answer, and the fields that differ from the defaults.
+/// A webhook of a case: its path, which selects its answer, and the fields of its configuration that differ from the
+/// defaults.
 type Hook = (&'static str, Value);
 
 enum Expected {
-    /// Allowed unchanged with exactly these audit annotations.
+    /// The request is allowed without a change, with exactly these audit annotations.
     Allowed(Vec<(&'static str, &'static str)>),
-    /// Allowed with these resulting labels.
+    /// The request is allowed, and the object ends with these labels.
     Changed(Value),
-    /// Refused with this code and a message that contains this text.
+    /// The request is refused with this code and a message that contains this text.
     Refused(u64, &'static str),
-    /// The document is rejected, with a message that contains this text.
+    /// The program rejects the webhook configuration, with a message that contains this text.
     Rejected(&'static str),
 }
 
@@ -67,11 +68,11 @@ struct Row {
     dry_run: bool,
     webhooks: Vec<Hook>,
     expected: Expected,
-    /// The expected calls in order, for mutating and for validating configurations.
+    /// The webhooks that must be called, in this order: first for a mutating configuration, then for a validating one.
     called: [&'static [&'static str]; 2],
 }
 
-/// Returns a row whose result is the same in both phases.
+/// Returns a case in which mutating and validating configurations have the same result and the same calls.
 fn row(name: &'static str, webhooks: Vec<Hook>, expected: Expected, called: &'static [&'static str]) -> Row {
     Row {
         name,
@@ -100,7 +101,7 @@ fn by_runlevel(operator: &str, value: &str) -> Value {
     json!({"matchExpressions": [{"key": "runlevel", "operator": operator, "values": [value]}]})
 }
 
-/// Returns a client configuration with an invalid CA bundle.
+/// Returns the `clientConfig` of a webhook, with a CA bundle that is not a certificate.
 fn broken_client() -> Value {
     json!({"service": {"namespace": "hooks", "name": "hook", "path": "/allow"}, "caBundle": "ISEhCg=="})
 }
@@ -273,7 +274,8 @@ fn changing_rows() -> Vec<Row> {
         reviewed: CUSTOM_UPDATE,
         ..row
     };
-    // The operation is CREATE, because the selector would also match the old object of an UPDATE, which has the label.
+    // The request creates the object. In an update, the old object would have the label, and the selector matches both
+    // objects.
     let removes = |name, reviewed: ReviewedResource<'static>| {
         let webhooks = vec![("remove-label", json!({})), ("disallow", selects("remove"))];
         let reviewed = ReviewedResource {
@@ -394,9 +396,9 @@ fn changing_rows() -> Vec<Row> {
     ]
 }
 
-/// A row in one phase and version of AdmissionReview.
+/// A case of the conformance list, tested in one phase and with one version of AdmissionReview.
 struct Case {
-    /// The configuration's name, which is also the suffix of the webhooks' paths.
+    /// The name of the case's webhook configuration, with which the paths of its webhooks end.
     place: String,
     phase: &'static str,
     document: String,
@@ -444,7 +446,7 @@ impl Case {
             .collect();
         let mut expected = row.called[usize::from(!is_mutating)].to_vec();
         if !is_mutating {
-            // Concurrent calls arrive in any order.
+            // Concurrent calls may arrive in any order, so both lists are sorted.
             called.sort_unstable();
             expected.sort_unstable();
         }
@@ -514,7 +516,7 @@ async fn hold(group: &str, phases: &[&'static str], rows: impl FnOnce(&Hooks) ->
     ran(group, rows.iter().map(|row| row.name));
 }
 
-/// Checks that the program rejects the document before it serves anything.
+/// Checks that `admittance check` rejects the case's webhook configuration with this message.
 async fn check_rejected(directory: &TempDir, case: &Case, words: &str) {
     let file = write(directory, &format!("{}.yaml", case.place), &case.document);
     let check = Admittance::run(["check".into(), file.into_os_string()])
