@@ -19,20 +19,21 @@ use crate::{
     token::{self, Token},
 };
 
-/// The header that says whether another site caused a browser's request.
+/// The header in which a browser reports whether a page of another site caused the request.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// The header that says whether a browser's request opens a page.
+/// The header in which a browser reports whether a request opens a page or loads a part of one.
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// Decides who may use the API. Cheap to clone; lives as long as the admin port.
+/// Decides which clients may use the API of the admin port. Cheap to clone; lives as long as the port.
 #[derive(Clone, Debug)]
 pub struct AdminAccess(Arc<AccessPolicy>);
 
 #[derive(Debug)]
 enum AccessPolicy {
-    /// The port is on loopback without authentication: all programs on this machine have the role Admin.
+    /// No authentication is configured, and the port is on loopback: all programs on this machine have the role Admin.
     Open,
-    /// The port is reachable from the network without authentication: the API is refused.
+    /// No authentication is configured, but the port can be reached from the network: every request to the API is
+    /// refused.
     Closed,
     /// Clients authenticate, and their role decides what they may do.
     Guarded {
@@ -45,15 +46,15 @@ enum AccessPolicy {
 pub enum Caller {
     #[display("loopback")]
     Loopback,
-    /// The holder of the token with this name.
+    /// A client that presented the token with this name.
     #[display("token {_0}")]
     Token(Arc<str>),
-    /// The holder of the certificate with this name.
+    /// A client that presented the certificate with this name.
     #[display("certificate {_0}")]
     Certificate(Arc<str>),
 }
 
-/// The reason why a request is refused.
+/// The reason why a request to the admin port is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     #[error(
@@ -82,8 +83,8 @@ pub enum Denied {
 }
 
 impl Denied {
-    /// Returns whether to log the refusal. Wrong credentials and an insufficient role are logged; missing credentials
-    /// are not.
+    /// Returns whether this refusal is logged: for wrong credentials or an insufficient role, but not for missing
+    /// credentials.
     pub(crate) fn is_notable(&self) -> bool {
         !matches!(self, Self::Closed | Self::NoToken | Self::NoCertificate)
     }
@@ -110,7 +111,8 @@ impl AdminAccess {
         Self(Arc::new(policy))
     }
 
-    /// Returns the client and its role if the role includes `needed`.
+    /// Authenticates the client of a request. Returns the client and its role, or an error if the role does not include
+    /// `needed`.
     pub(crate) fn admit(&self, head: &Parts, needed: Role) -> Result<(Caller, Role), Denied> {
         let (caller, role) = match &*self.0 {
             AccessPolicy::Closed => return Err(Denied::Closed),
@@ -140,7 +142,7 @@ impl AdminAccess {
         }
     }
 
-    /// Returns the holder of the token with this digest; `None` if no current token has it.
+    /// Returns the name and role of the client whose token has this digest; `None` if no accepted token has it.
     pub(crate) fn holder(&self, presented: &TokenDigest) -> Option<(Caller, Role)> {
         match &*self.0 {
             AccessPolicy::Guarded { tokens, .. } => {
@@ -213,8 +215,8 @@ pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), Denied> {
     let origin = text(&ORIGIN);
     let is_own_origin = origin.is_some_and(|origin| is_own_origin(head, origin));
     let allowed = match site {
-        // The header `Sec-Fetch-Site` is enough. `Origin` may even be `null`, because the console's pages ask browsers
-        // to send no referrer.
+        // `Origin` is not needed if there is `Sec-Fetch-Site`. It may even be `null`, because the console's pages ask
+        // browsers to send no referrer.
         Some(b"same-origin") => true,
         Some(b"none") => !changes,
         Some(_) => !changes && is_link_from_other_site(head),

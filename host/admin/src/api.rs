@@ -14,7 +14,7 @@ pub use self::decisions::{
     DecisionDetails, DecisionReplay, DecisionReplays, Difference, RateList, ReplayRequest,
 };
 
-/// A port of the driver.
+/// A port on which the driver listens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ListenerStatus {
@@ -36,7 +36,7 @@ pub struct CertificateStatus {
     /// The time at which the certificate expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Moment>,
-    /// The reason why the current content of the certificate's files is not in use.
+    /// The reason why the files of the certificate changed but their new content is not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -56,8 +56,8 @@ pub struct ListedRevision {
     /// The revision without its definitions.
     #[serde(flatten)]
     pub revision: Revision,
-    /// The names of the definitions that this revision changed, and of the stages whose module it changed:
-    /// `added AdmissionChain/a`, `AdmissionChain/b`, `removed AdmissionChain/c`. Empty for the oldest revision.
+    /// The changes of this revision: the names of definitions, and of stages whose module changed, such as `added
+    /// AdmissionChain/a`, `AdmissionChain/b`, `removed AdmissionChain/c`. Empty for the oldest revision.
     pub changed: Vec<String>,
 }
 
@@ -81,10 +81,10 @@ pub struct CandidateList {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DefinitionList {
-    /// The definitions, in the order of their files.
+    /// The definitions, in the order of the files that contain them.
     pub definitions: Vec<StoredDefinition>,
-    /// The revision to which a rollback returned, while that rollback is live; absent otherwise. The live definitions
-    /// may then differ from the ones listed here.
+    /// While a rollback is live: the number of the revision that it restored. The live definitions may then differ from
+    /// those in `definitions`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_to: Option<u64>,
 }
@@ -116,7 +116,8 @@ pub struct DisableRequest {
     pub expires_in: u64,
     /// The reason, in at most 1,000 characters.
     pub reason: String,
-    /// Whether the disabled stage is still called, as in mode `Audit`.
+    /// Whether the disabled stage is still called, as in mode `Audit`, so that its answers are recorded without any
+    /// effect.
     #[serde(default)]
     pub audit: bool,
 }

@@ -17,15 +17,15 @@ pub struct AdminConfig {
 pub struct AdminTls {
     /// The TLS settings of the port. They must request client certificates if [`clients`](Self::clients) is not empty.
     pub server: ServerTls,
-    /// The clients that authenticate with a certificate. If several of these clients match a certificate, the first is
-    /// used.
+    /// The clients that authenticate with a certificate. If a certificate matches several of them, the first is used.
     pub clients: Vec<CertificateHolder>,
 }
 
 /// A client that authenticates with a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateHolder {
-    /// The common name of the certificate, or a DNS name or URI among its alternative names.
+    /// The name that the client's certificate must have, as its common name or as a DNS name or URI among its
+    /// alternative names.
     pub name: String,
     pub role: Role,
 }
@@ -35,19 +35,19 @@ pub struct CertificateHolder {
 pub enum Role {
     /// The client may read status, definitions and history.
     Read,
-    /// The client may also change the live table, and record requests.
+    /// The client may read everything, change the live table of chains, and record requests.
     Admin,
 }
 
 keywords!(Role, "role": Read = "Read", Admin = "Admin");
 
-/// The error for tokens that would be sent unencrypted, because this address is not on loopback.
+/// The error for tokens on an address that is not on loopback and has no TLS, because they would be sent unencrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("tokens would be sent over the network in the clear, to {0}")]
 pub struct TokensInTheClear(pub SocketAddr);
 
 impl AdminConfig {
-    /// Returns a configuration without authentication. The API is then served only on a loopback address.
+    /// Returns a configuration without authentication, with which the API is served only if the address is on loopback.
     pub fn new(address: SocketAddr) -> Self {
         Self {
             address,
@@ -61,7 +61,8 @@ impl AdminConfig {
         self
     }
 
-    /// Sets the tokens of clients. On an address that is not on loopback, [TLS](Self::with_tls) must be set first.
+    /// Sets the tokens with which clients authenticate. If the address is not on loopback, [TLS](Self::with_tls) must
+    /// be set first.
     pub fn with_tokens(mut self, tokens: Vec<Token>) -> Result<Self, TokensInTheClear> {
         self.tokens = tokens;
         self.checked()
@@ -79,7 +80,8 @@ impl AdminConfig {
         Ok(self)
     }
 
-    /// Returns why the API and the console are refused to everybody, if they are.
+    /// Returns the reason if the API and the console refuse every client: they are on a public address without
+    /// authentication.
     pub fn refusal(&self) -> Option<impl fmt::Display + use<>> {
         let has_clients = self.tls.as_ref().is_some_and(|tls| !tls.clients.is_empty());
         let is_closed = self.tokens.is_empty() && !has_clients && !is_loopback(self.address);

@@ -41,7 +41,8 @@ use http::{
 pub(crate) use self::session::Sessions;
 use crate::Api;
 
-/// The headers of every reply. They forbid content of other origins, inline scripts and styles, and embedding.
+/// The security headers of every reply of the console. They forbid content of other origins, inline scripts and styles,
+/// and embedding.
 const HEADERS: [(HeaderName, &str); 4] = [
     (
         CONTENT_SECURITY_POLICY,
@@ -76,7 +77,7 @@ pub(crate) fn router() -> Router<Api> {
         .layer(map_response(async |response: Response| guarded(response)))
 }
 
-/// Returns the page for an unknown address; `None` for clients that are not browsers.
+/// Returns the error page for an address without a page; `None` if the client is not a browser.
 pub(crate) fn not_found(headers: &HeaderMap) -> Option<Response> {
     let accept = headers.get(ACCEPT)?.to_str().ok()?;
     let page = || {

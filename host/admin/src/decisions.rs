@@ -26,26 +26,26 @@ use crate::{
 };
 
 const DEFAULT_LIMIT: usize = 100;
-/// The maximum number of decisions in a reply.
+/// The maximum number of decisions in a list.
 const MAX_LIMIT: usize = 1000;
 /// The maximum number of clients that follow decisions at the same time.
 pub(crate) const FOLLOWERS: usize = 64;
 
-/// Selects the decisions that are listed or followed: those that match every field.
+/// Selects the decisions to list or to follow: those that match all fields that are given.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DecisionQuery {
-    /// A chain that the request matched.
+    /// The chain that the request matched.
     pub(crate) chain: Option<String>,
-    /// A stage that was called; with `chain`, the stage of that chain.
+    /// The stage that was called for the request; if `chain` is given, the stage of that chain.
     pub(crate) stage: Option<String>,
     /// The namespace of the request; empty for requests without one.
     pub(crate) namespace: Option<String>,
     pub(crate) user: Option<String>,
-    /// A part of the type, the namespace, the name, the uid, the user or the message.
+    /// A text that is contained in the type, namespace, name, uid, user or message of the decision.
     pub(crate) text: Option<String>,
-    /// `allowed`, `changed`, `denied`, `failed`, `deadline` or `dry-run`; `refused` for the last four. May be given
-    /// more than once.
+    /// The verdicts to select: `allowed`, `changed`, `denied`, `failed`, `deadline` or `dry-run`; `refused` for the
+    /// last four. May be given more than once.
     pub(crate) verdict: Vec<String>,
     /// Lists only decisions since this moment (`2026-01-02T03:04:05Z`), or in the last minutes or hours (`10m`, `2h`).
     pub(crate) since: Option<String>,
@@ -99,7 +99,7 @@ fn moment(text: &str) -> Result<Moment, ApiError> {
         })
 }
 
-/// Returns a permit to follow decisions. Until it is dropped, it counts towards the limits on followers.
+/// Returns a permit to follow decisions. It counts towards the limits on following clients until it is dropped.
 pub(crate) fn follower(api: &Api, caller: Caller) -> Result<Permit<Caller>, ApiError> {
     api.followers.try_acquire(caller).ok_or_else(|| {
         ApiError::Unavailable(format!(
@@ -140,12 +140,12 @@ fn unreadable(error: SinkError) -> ApiError {
 struct DecisionsOfUid {
     on_disk: Vec<DecisionDetail>,
     in_memory: Vec<LoggedDecision>,
-    /// The number of older decisions with this uid.
+    /// The number of decisions with this uid that are older than those in `on_disk` and `in_memory`.
     older: usize,
 }
 
 impl DecisionsOfUid {
-    /// Finds the decisions with this uid and smaller ids than `before`.
+    /// Finds the decisions with this uid whose ids are smaller than `before`.
     async fn find(api: &Api, uid: &str, before: Option<u64>) -> Result<Self, ApiError> {
         let log = api.sources.host.decisions();
         let (in_memory, older) = log.get(uid, before);
@@ -160,7 +160,8 @@ impl DecisionsOfUid {
             } else {
                 0
             };
-            // The database also contains the decisions in memory, so only older decisions are read from it.
+            // The database also contains the decisions that are in memory. To get none of them twice, only decisions
+            // are read that are older than those in memory.
             let oldest = log.oldest().into_iter().chain(before).min();
             let (on_disk, older) = database.get(uid, oldest, room).await.map_err(unreadable)?;
             found.on_disk = on_disk;
@@ -173,7 +174,7 @@ impl DecisionsOfUid {
     }
 }
 
-/// Returns the newest decisions with this uid and smaller ids than `before`.
+/// Returns the newest decisions with this uid whose ids are smaller than `before`.
 pub(crate) async fn get(
     api: &Api,
     role: Role,
@@ -210,14 +211,15 @@ fn unknown(uid: &str) -> ApiError {
     ))
 }
 
-/// Removes the values that only the role Admin may see.
+/// Removes from a decision the values that only the role Admin may see, unless this is the client's role.
 pub(crate) fn hide(role: Role, record: &mut DecisionRecord) {
     if role < Role::Admin {
         record.without_values();
     }
 }
 
-/// Replays the newest requests with this uid through the live chains. Requests on disk lack their redacted values.
+/// Lets the live chains decide the newest requests with this uid again. Requests that are read from disk lack their
+/// redacted values.
 pub(crate) async fn replay(
     api: &Api,
     by: Option<&Caller>,

@@ -1,4 +1,4 @@
-//! Builds the requests that users describe, for evaluations.
+//! Builds the requests to evaluate from the descriptions of users.
 
 use admittance::admission::{GroupVersionKind, Object, Operation, Request, UserInfo, read_review};
 use admittance_definitions::document;
@@ -7,7 +7,8 @@ use serde_json::Value;
 use crate::{api::evaluation::DescribedRequest, error::ApiError};
 
 impl DescribedRequest {
-    /// Returns the described request with its objects. Each mistake begins with the name of the field.
+    /// Returns the request that is described. If the description has mistakes, each mistake begins with the name of the
+    /// field.
     pub(crate) fn request(&self) -> Result<Request, ApiError> {
         let object = self
             .object
@@ -105,7 +106,7 @@ impl DescribedRequest {
     }
 }
 
-/// Reads a value: any JSON value, or a string that contains YAML or JSON.
+/// Reads the value of a field: any JSON value, or a string that contains YAML or JSON.
 pub(crate) fn value(name: &str, value: &Value) -> Result<Value, ApiError> {
     match value {
         Value::String(text) => document::to_json(name, text)
@@ -116,7 +117,7 @@ pub(crate) fn value(name: &str, value: &Value) -> Result<Value, ApiError> {
 
 fn object(name: &str, given: &Value) -> Result<Object, ApiError> {
     let value = value(name, given)?;
-    // Stages get the object as JSON text, as if a client had sent it.
+    // Stages get the object as JSON text, which is the form in which a client would have sent it.
     Object::parse(value.to_string()).map_err(|error| mistake(format!("{name}: {error}")))
 }
 

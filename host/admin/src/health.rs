@@ -1,4 +1,4 @@
-//! The state of one dependency of the driver as a line, which the console and `admittance status` show.
+//! Describes the state of each dependency of the driver as a line, which the console and `admittance status` show.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::api::{CertificateStatus, ListenerStatus};
 /// Certificates that expire within this time need attention.
 pub const EXPIRES_SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// The colour in which a state is shown. Later variants need more attention.
+/// The colour in which a state is shown. The variants are sorted from harmless to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tone {
     Plain,
@@ -27,30 +27,31 @@ pub struct HealthPanel {
     pub lines: Vec<HealthLine>,
 }
 
-/// A dependency, its state, and the problem with it. `subject` must make sense without the panel's title.
+/// A line about one dependency of the driver: its state, and the problem with it. `subject` must make sense without the
+/// panel's title.
 #[derive(Clone, Debug)]
 pub struct HealthLine {
     pub subject: String,
-    /// The state, as the parts of a sentence.
+    /// The state of the dependency, as parts that form a sentence.
     pub state: Vec<StatePart>,
     pub problem: Option<String>,
-    /// The next step for the operator, if the line needs attention.
+    /// The operator's next step, shown if the line needs attention.
     pub advice: Option<&'static str>,
 }
 
 #[derive(Clone, Debug)]
 pub enum StatePart {
     Text(String),
-    /// A word in the colour of the state.
+    /// A word about the state, shown in the colour of its tone.
     Badge(Tone, String),
     At(Moment),
     Since(Moment),
-    /// A hash or an address.
+    /// A hash or an address, shown as code.
     Code(String),
 }
 
 impl HealthLine {
-    /// Creates a line without a state. The other functions add parts to the state, one after another.
+    /// Creates a line whose state is empty. Functions such as [`text`](Self::text) append parts to the state.
     pub fn new(subject: impl Into<String>) -> Self {
         Self {
             subject: subject.into(),
@@ -85,13 +86,13 @@ impl HealthLine {
         self.with(StatePart::Code(text.into()))
     }
 
-    /// Adds a number with its noun: `1 server`, `2 servers`.
+    /// Appends a number with its noun to the state: `1 server`, `2 servers`.
     #[must_use]
     pub fn count(self, number: usize, one: &str) -> Self {
         self.text(count(number as u64, one))
     }
 
-    /// Adds whether a server is up, or since when it is down.
+    /// Appends to the state whether a server is up, or since when it is down.
     #[must_use]
     pub fn up(self, is_up: bool, since: Option<Moment>) -> Self {
         if is_up {
@@ -109,7 +110,7 @@ impl HealthLine {
         Self { problem, ..self }
     }
 
-    /// Sets what an operator should do. Has no effect on a line that needs no attention.
+    /// Sets what an operator should do. This has no effect if the line needs no attention.
     #[must_use]
     pub fn advice(self, advice: &'static str) -> Self {
         let advice = self.needs_attention().then_some(advice);
@@ -121,7 +122,7 @@ impl HealthLine {
         self
     }
 
-    /// Returns the worst tone in the line's state; at least a warning if there is a problem.
+    /// Returns the worst tone of the parts of the state, but at least a warning if there is a problem.
     pub fn tone(&self) -> Tone {
         let tones = self.state.iter().map(|part| match part {
             StatePart::Badge(tone, _) => *tone,
@@ -187,7 +188,7 @@ impl CertificateStatus {
     }
 }
 
-/// Writes `1 plugin`, `2 plugins`.
+/// Writes a number with its noun: `1 plugin`, `2 plugins`.
 pub(crate) fn count(count: u64, one: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
     format!("{count} {one}{ending}")

@@ -1,7 +1,7 @@
 //! Serves the admin port: `/healthz`, `/readyz`, `/metrics`, and the API below `/v1`, whose types are in [`api`].
 //!
-//! The table `routes` has all routes for programs. The router and the OpenAPI document are made from it. The `console`
-//! has routes of its own for browsers.
+//! The function `routes` returns a table of all routes for programs, from which the router and the OpenAPI document are
+//! made. The `console` has routes of its own for browsers.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,
@@ -69,16 +69,17 @@ use self::{
     v1::{evaluate::EXPLANATIONS, recording::RECORDINGS},
 };
 
-/// The maximum number of requests in flight, apart from probes.
+/// The maximum number of requests that are handled at the same time. Probes are not counted.
 const REQUESTS: usize = 256;
 
-/// The paths of probes. The threads that serve connections make the replies, so that no other reply delays them.
+/// The paths that probes request. The threads that serve connections reply to them directly, so no slow reply delays a
+/// probe.
 const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Writes all metrics in Prometheus' text format.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// The state that the admin port shows and changes.
+/// The state of the driver that the admin port shows, and that its users can change.
 #[derive(derive_more::Debug)]
 #[debug("Sources {{ is_stopping: {is_stopping:?}, .. }}")]
 pub struct Sources {
@@ -86,21 +87,22 @@ pub struct Sources {
     /// Returns the body of `GET /v1/status`.
     pub status: Box<dyn Fn() -> serde_json::Result<Value> + Send + Sync>,
     pub overview: Box<dyn Fn() -> Overview + Send + Sync>,
-    /// Returns why the driver is not ready for requests. If it is stopping, `is_stopping` says so instead.
+    /// Returns the reason if the driver is not ready for requests. A driver that is stopping is recognized by
+    /// `is_stopping` instead.
     pub not_ready: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
-    /// Returns the front end's own reply to `/healthz`; `None` if it has none.
+    /// Returns the body of `/healthz` if the front end has its own; if not, the body is `ok`.
     pub health: Box<dyn Fn() -> Option<Response<Body>> + Send + Sync>,
-    /// The values that routes of front ends need, at most one of each type.
+    /// The values that routes of front ends use. A route finds its value by the value's type.
     pub extensions: Extensions,
-    /// The decisions on disk, if they are written there.
+    /// The database of decisions, if one is configured.
     pub decisions: Option<DecisionDatabase>,
     pub is_stopping: Arc<AtomicBool>,
     pub metrics: RenderMetrics,
-    /// The dialect in which users of the console may write HTTP requests.
+    /// The dialect for HTTP requests that users write in the console's playground, if there is one.
     pub dialect: Option<Arc<dyn Dialect>>,
 }
 
-/// The state of a driver, for the console.
+/// The state of a driver as the console shows it.
 #[derive(Clone, Debug)]
 pub struct Overview {
     pub stopping: bool,
@@ -112,7 +114,7 @@ pub struct Overview {
     pub panels: Vec<HealthPanel>,
 }
 
-/// The state of all handlers. Cheap to clone; lives as long as the port.
+/// The state that all handlers of requests share. Cheap to clone; lives as long as the admin port.
 #[derive(Clone, Debug)]
 struct Api {
     access: AdminAccess,
@@ -137,8 +139,8 @@ impl Api {
     }
 }
 
-/// Returns the routes of this crate, followed by `more`, the routes that front ends add. `S` is the type of the body of
-/// `GET /v1/status`, and `H` the type of the body of `/healthz` for front ends with a reply of their own.
+/// Returns the table of all routes: those of this crate, followed by `more`, which are routes of front ends. `S` is the
+/// type of the body of `GET /v1/status`, and `H` the type of the body of `/healthz` if a front end replies to it.
 fn routes<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(more: Vec<Route>) -> Vec<Route> {
     let mut routes = operations::routes::<H>();
     routes.extend(v1::routes::<S>(more));
@@ -150,7 +152,7 @@ pub fn openapi<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(m
     openapi::document(&routes::<S, H>(more))
 }
 
-/// Answers the requests of the port. Cheap to clone; lives as long as the port.
+/// Replies to the requests to the admin port. Cheap to clone; lives as long as the port.
 #[derive(Clone, Debug)]
 pub struct AdminService {
     /// The routes that are served while the driver starts: health, readiness and metrics.
@@ -158,7 +160,7 @@ pub struct AdminService {
     started: Arc<OnceLock<Router>>,
     bodies: BodyBudget,
     requests: FairLimit,
-    /// Whether this service is for connections beyond the limit, on which only probes are answered.
+    /// Whether the service is for connections above the maximum number, on which only probes are answered.
     only_probes: bool,
 }
 
@@ -175,8 +177,8 @@ impl AdminService {
         }
     }
 
-    /// Starts to answer all requests, including those for `more`, the routes that front ends add. `S` is the type of the
-    /// body of `GET /v1/status`, and `H` the type of the body of `/healthz` for front ends with a reply of their own.
+    /// Begins to reply to all requests, including those for `more`, which are routes of front ends. `S` is the type of
+    /// the body of `GET /v1/status`, and `H` the type of the body of `/healthz` if a front end replies to it.
     pub fn start<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(
         &self,
         access: AdminAccess,
@@ -257,7 +259,7 @@ impl Handler for AdminService {
             self.answer(request, client).await
         };
         let headers = response.headers_mut();
-        // Each reply is a snapshot for its client, so only the console's assets may be cached.
+        // A reply shows the state at one moment to one client, so browsers may cache nothing but the console's assets.
         headers
             .entry(CACHE_CONTROL)
             .or_insert(HeaderValue::from_static("no-store"));

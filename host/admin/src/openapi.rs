@@ -11,10 +11,10 @@ use crate::{
     route::{Content, ReplyForm, Route},
 };
 
-/// The error statuses of every route that requires a role.
+/// The error statuses that every route with authentication can return.
 const REFUSALS: [u16; 3] = [400, 401, 403];
 
-/// Returns a generator of schemas for input, in which a field with a default is optional.
+/// Returns a generator of schemas for parameters and bodies, in which a field with a default is optional.
 fn reader() -> SchemaGenerator {
     let settings = SchemaSettings::draft2020_12().for_deserialize();
     settings
@@ -71,7 +71,7 @@ fn operation(route: &Route, error: &Schema, generator: &mut SchemaGenerator) -> 
         let response = responses
             .entry(status.to_string())
             .or_insert_with(|| json!({"description": description, "content": {}}));
-        // Replies with the same status may have several content types.
+        // If a reply of this status was added before, its content types are kept.
         if let (Some(known), Json::Object(more)) = (
             response.pointer_mut("/content").and_then(Json::as_object_mut),
             contents(vec![content]),
@@ -118,7 +118,8 @@ fn description(route: &Route) -> String {
     [route.description, &role].join(" ").trim().to_owned()
 }
 
-/// Returns the security requirement of a route. `{}` means no authentication, for loopback without credentials.
+/// Returns the OpenAPI security requirement of a route. With a role, it is a token, a certificate, or neither (`{}`),
+/// because clients on loopback may need no credentials.
 fn security(role: Option<Role>) -> Json {
     match role {
         None => json!([]),
@@ -126,7 +127,7 @@ fn security(role: Option<Role>) -> Json {
     }
 }
 
-/// Returns the fields of an object as parameters.
+/// Returns the OpenAPI parameters that the fields of an object's schema describe.
 fn parameters(place: &str, schema: &Schema) -> Vec<Json> {
     let required: Vec<&str> = schema
         .get("required")
@@ -146,7 +147,7 @@ fn parameters(place: &str, schema: &Schema) -> Vec<Json> {
             "name": name,
             "in": place,
             "description": description,
-            // Parameters in a path are always required.
+            // OpenAPI demands that parameters in a path are required.
             "required": place == "path" || required.contains(&name.as_str()),
             "schema": schema,
         })
@@ -154,7 +155,7 @@ fn parameters(place: &str, schema: &Schema) -> Vec<Json> {
     properties.into_iter().flatten().map(parameter).collect()
 }
 
-/// Removes null from a schema, because a missing parameter is left out rather than null.
+/// Removes null from the schema of a parameter, because clients omit a parameter instead of sending null.
 fn without_null(schema: &mut Map<String, Json>) {
     if schema.get("default").is_some_and(Json::is_null) {
         schema.remove("default");

@@ -40,7 +40,7 @@ pub(super) fn starting(render: RenderMetrics) -> Router {
         .fallback(async move || ApiError::Unavailable(unavailable.to_owned()))
 }
 
-/// The reply to `/healthz`: `ok`, or the front end's own reply of the type `H`.
+/// The reply to `/healthz`: `ok`, or a reply of the front end, whose type is `H`.
 struct Health<H>(Response, PhantomData<H>);
 
 impl<H> IntoResponse for Health<H> {
@@ -134,7 +134,7 @@ async fn metrics(call: Call) -> Result<Text, ApiError> {
 }
 
 async fn rendered(render: RenderMetrics) -> Result<Text, ApiError> {
-    // With thousands of stages, the metrics are megabytes long, so only one scraper at a time gets them.
+    // With thousands of stages, the metrics are megabytes long, so they are written for one scraper at a time.
     static TURN: Semaphore = Semaphore::const_new(1);
     let _turn = TURN.acquire().await;
     let text = tokio::task::spawn_blocking(move || render())

@@ -23,19 +23,21 @@ use crate::{
     v1::changes,
 };
 
-/// The largest body that contains definitions, with or without a request to evaluate.
+/// The largest body of a request with definitions, in bytes. The body may also describe a request to evaluate.
 pub(crate) const LARGE_BODY: usize = 8 << 20;
-/// The largest body that describes a request: a review with two objects of the largest size that Kubernetes stores.
+/// The largest body, in bytes, that describes a request: an AdmissionReview with two objects of the largest size that
+/// Kubernetes stores.
 pub(crate) const REQUEST_BODY: usize = 4 << 20;
-/// The largest body of a form, and of a request that contains neither definitions nor the description of a request.
+/// The largest body, in bytes, of a form, and of a request that contains neither definitions nor the description of a
+/// request.
 pub(crate) const SMALL_BODY: usize = 64 << 10;
-/// The maximum number of simultaneous requests whose body may be larger than [`SMALL_BODY`].
+/// The maximum number of requests with a body larger than [`SMALL_BODY`] at the same time.
 pub(crate) const LARGE_BODIES: usize = 8;
-/// The maximum number of parameters in an address, and of fields in a form.
+/// The maximum number of parameters in the query of an address, and of fields in a form.
 const PARAMETERS: usize = 128;
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The media types of definitions, with their aliases.
+/// The content types of definitions that are accepted: YAML and JSON, with other names that clients use for them.
 const TEXT_TYPES: [&str; 5] = [
     "application/yaml",
     "application/json",
@@ -51,11 +53,11 @@ pub struct Route {
     pub(crate) role: Option<Role>,
     /// The path in the syntax of axum: `{*name}` matches the rest of a path.
     pub(crate) path: &'static str,
-    /// The name of the operation in the OpenAPI document.
+    /// The unique name of the route in the OpenAPI document, as `operationId`.
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) description: &'static str,
-    /// The error statuses of this route, in addition to the common ones.
+    /// The error statuses of this route, besides those that all routes share.
     pub(crate) refusals: &'static [u16],
     pub(crate) handler: MethodRouter<Api>,
     pub(crate) path_schema: fn(&mut SchemaGenerator) -> Schema,
@@ -89,7 +91,7 @@ impl Method {
     }
 }
 
-/// A media type and the schema of its content.
+/// The media type of a body, and the schema of its content.
 #[derive(Clone, Debug)]
 pub struct Content {
     pub media_type: &'static str,
@@ -114,7 +116,7 @@ impl ReplyForm {
     }
 }
 
-/// An authenticated request with its parameters.
+/// A request whose client may call the route, with the parsed parameters and body.
 #[derive(Debug)]
 pub struct Call<P = Nothing, Q = Nothing, B = Nothing> {
     pub(crate) api: Api,
@@ -126,17 +128,17 @@ pub struct Call<P = Nothing, Q = Nothing, B = Nothing> {
     pub path: P,
     pub query: Q,
     pub body: B,
-    /// The permit for a large body; held until the reply is made.
+    /// The permit that a request with a large body needs. It is held until the reply is made.
     _place: Option<Permit<Caller>>,
 }
 
-/// No parameters, or no body.
+/// The type of parameters or of a body for a route that has none.
 #[derive(Clone, Copy, Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
 pub trait ReadBody: Sized + Send {
-    /// The maximum number of bytes that are read.
+    /// The maximum size of the body in bytes.
     const LIMIT: usize;
 
     fn read(head: &Parts, body: Body) -> impl Future<Output = Result<Self, ApiError>> + Send;
@@ -159,7 +161,7 @@ impl ReadBody for Nothing {
     }
 }
 
-/// Definitions in YAML or JSON, as in a file.
+/// The body of a request that contains definitions in YAML or JSON, as in a file.
 #[derive(Debug)]
 pub(crate) struct DefinitionText(pub(crate) String);
 
@@ -183,7 +185,7 @@ impl ReadBody for DefinitionText {
     }
 }
 
-/// A JSON body of at most `LIMIT` bytes, or a reply in JSON.
+/// As an argument of a handler: a JSON body of at most `LIMIT` bytes. As its result: a reply in JSON.
 #[derive(Debug)]
 pub struct Json<T, const LIMIT: usize = SMALL_BODY>(pub T);
 
@@ -233,7 +235,7 @@ impl Reply for Text {
 }
 
 impl Route {
-    /// Returns a route with this handler; `role` is the role that it requires.
+    /// Returns a route that calls this handler, and that clients with `role` may request.
     pub fn new<P, Q, B, R, F>(
         method: Method,
         role: Option<Role>,
@@ -272,19 +274,20 @@ impl Route {
         }
     }
 
-    /// Adds sentences to the summary.
+    /// Sets the sentences that follow the route's summary in the OpenAPI document.
     pub fn description(self, description: &'static str) -> Self {
         Self { description, ..self }
     }
 
-    /// Sets the error statuses of this route, in addition to the common ones.
+    /// Sets the error statuses of this route, besides those that all routes share.
     pub fn refusals(self, refusals: &'static [u16]) -> Self {
         Self { refusals, ..self }
     }
 }
 
 impl<P, Q, B> Call<P, Q, B> {
-    /// Returns the value of this type that a front end has given to the port.
+    /// Returns the value of type `T` from [`Sources::extensions`](crate::Sources::extensions), in which front ends put
+    /// values for their routes.
     pub fn extension<T: Clone + Send + Sync + 'static>(&self) -> Option<&T> {
         self.api.sources.extensions.get()
     }
@@ -296,7 +299,8 @@ impl<P, Q, B> Call<P, Q, B> {
 }
 
 impl<P: DeserializeOwned + Send, Q: DeserializeOwned, B: ReadBody> Call<P, Q, B> {
-    /// Authenticates first, so that unauthorized clients learn nothing about the request's validity.
+    /// Authenticates the client, then parses the request. In this order, unauthorized clients do not learn whether the
+    /// request is valid.
     async fn read(api: Api, role: Option<Role>, request: Request<Body>) -> Result<Self, ApiError> {
         let (mut head, body) = request.into_parts();
         let admitted = role.map(|role| admit(&api, &head, role)).transpose()?;
@@ -333,7 +337,7 @@ fn admit(api: &Api, head: &Parts, role: Role) -> Result<(Caller, Role), Denied> 
     admitted
 }
 
-/// Checks that the content type of a body is one of the known types. A body without a content type is accepted.
+/// Checks that the content type of a body is in `known`. A body without a content type is accepted.
 pub(crate) fn media_type(head: &HeaderMap, known: &[&str]) -> Result<(), ApiError> {
     let Some(value) = head.get(CONTENT_TYPE) else {
         return Ok(());
@@ -346,7 +350,7 @@ pub(crate) fn media_type(head: &HeaderMap, known: &[&str]) -> Result<(), ApiErro
     Err(ApiError::UnsupportedMediaType(essence.to_owned()))
 }
 
-/// Reads a body of at most this many bytes.
+/// Reads a body of at most `limit` bytes.
 pub(crate) async fn collect(head: &Parts, body: Body, limit: usize) -> Result<Bytes, ApiError> {
     let collected = BodyLimits::new(limit, BODY_TIMEOUT).collect(head, body).await;
     collected.map_err(|error| match error {
@@ -357,7 +361,7 @@ pub(crate) async fn collect(head: &Parts, body: Body, limit: usize) -> Result<By
     })
 }
 
-/// Returns a permit to read a body of up to `limit` bytes; `None` if the limit is small and no permit is needed.
+/// Returns a permit to read a body of up to `limit` bytes; `None` if such a body is so small that it needs no permit.
 pub(crate) fn large_body(
     api: &Api,
     caller: &Caller,
@@ -374,7 +378,8 @@ pub(crate) fn large_body(
     })
 }
 
-/// Parses the parameters of an address or a form. Unknown parameters cost time too, so all are counted first.
+/// Parses the parameters of an address or a form. They are counted first, because parsing too many would take long,
+/// even if they are unknown.
 pub(crate) fn parameters<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, ApiError> {
     if text.bytes().filter(|byte| *byte == b'&').count() >= PARAMETERS {
         let message = format!("the {name} is invalid: it has more than {PARAMETERS} fields");

@@ -1,5 +1,5 @@
-//! Runs the threads on which replies of the admin port are made and decisions are written. Other threads serve the
-//! driver's port, accept connections, and answer probes.
+//! Runs the threads on which replies of the admin port are made and decisions are written. Separate threads serve the
+//! driver's port, accept connections, and reply to probes.
 
 use std::sync::LazyLock;
 
@@ -14,19 +14,19 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-/// The number of threads. While one makes a slow reply, the other makes all other replies.
+/// The number of threads that make replies. While one of them makes a slow reply, the other makes all further replies.
 const COUNT: usize = 2;
 
 static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| background_threads("operators", COUNT));
 
-/// Returns the runtime of these threads. Must be called within a tokio runtime.
+/// Returns the runtime of the threads that make replies. Must be called within a tokio runtime.
 pub(crate) fn threads() -> Handle {
     THREADS
         .as_ref()
         .map_or_else(Handle::current, |threads| threads.handle().clone())
 }
 
-/// Makes a reply, and its body, on these threads. The work ends when the future is dropped.
+/// Makes a reply and its body on the threads for replies. The work ends when the future is dropped.
 pub(crate) async fn reply(making: impl Future<Output = Response<Body>> + Send + 'static) -> Response<Body> {
     let making = long_polls(async { making.await.map(forwarded) });
     match AbortOnDropHandle::new(threads().spawn(making)).await {
@@ -35,7 +35,8 @@ pub(crate) async fn reply(making: impl Future<Output = Response<Body>> + Send + 
     }
 }
 
-/// Lets a task on these threads make the rest of a body. Otherwise, the thread that sends the body would make it.
+/// Lets a task on the threads for replies make a streamed body. Without that task, the thread that sends the body would
+/// make it.
 fn forwarded(body: Body) -> Body {
     if body.size_hint().exact().is_some() {
         return body;

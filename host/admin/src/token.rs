@@ -1,4 +1,4 @@
-//! Reads tokens that authenticate clients, and follows their files.
+//! Reads the tokens with which clients authenticate, and reloads files with tokens.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,8 @@ use subtle::Choice;
 
 use crate::config::Role;
 
-/// A token and its role. Cheap to clone, and clones follow the same file; lives as long as the admin port.
+/// A token that authenticates clients, with its role. Cheap to clone; lives as long as the admin port. Clones share the
+/// token file.
 #[derive(Clone, Debug)]
 pub struct Token {
     /// The name of the token's holder in the log.
@@ -23,12 +24,12 @@ pub struct Token {
 
 #[derive(Clone, Debug)]
 pub enum TokenSource {
-    /// The configuration contains the digest of the token.
+    /// The digest of the token, from the configuration.
     Digest(TokenDigest),
     File(TokenFile),
 }
 
-/// The reason why a file does not contain a usable token.
+/// The reason why a token file does not contain a usable token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFileError {
     #[error("{0}")]
@@ -41,21 +42,22 @@ pub enum TokenFileError {
     NoToken { path: PathBuf },
 }
 
-/// The minimum length of a token in a file. A shorter token could be guessed.
+/// The minimum length of a token in a file, as a shorter token could be guessed.
 const MIN_LENGTH: usize = 16;
-/// The maximum length of a token, which must fit into a header.
+/// The maximum length of a token, so that it fits into a header.
 const MAX_LENGTH: usize = 1024;
 
-/// A token in a file that is read again when it changes. Clones share the token.
+/// A token that is read from a file, and read again when the file changes. Clones share the token.
 ///
-/// While the file is invalid or missing, the previous token is not accepted either: removing the file revokes it.
+/// While the file is invalid or missing, no token is accepted. So removing the file revokes its token.
 #[derive(Clone, Debug)]
 pub struct TokenFile(FileValue<Option<TokenDigest>>);
 
 impl TokenFile {
     /// Reads the file. Whitespace around the token is ignored.
     pub fn read(path: &Path) -> Result<Self, TokenFileError> {
-        // At the start, an invalid file is an error. If the file becomes invalid later, its token is refused.
+        // When the program starts, an invalid file is an error. If the file becomes invalid later, its token is
+        // refused.
         read(path)?;
         let owned = path.to_owned();
         let load = move || {
@@ -69,7 +71,7 @@ impl TokenFile {
 }
 
 fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
-    // Twice the length of a token leaves room for surrounding whitespace.
+    // The file may have twice the length of a token, so that whitespace may surround the token.
     let most = 2 * u64::try_from(MAX_LENGTH).unwrap_or(u64::MAX);
     let unreadable = |error: SecretError| TokenFileError::Unreadable(error.describe(path, "the token file"));
     let bytes = file::read_secret(path, most).map_err(unreadable)?;
@@ -83,7 +85,8 @@ fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
     Ok(TokenDigest::of(token))
 }
 
-/// Returns the holder of this token. Compares it with all tokens, each in constant time.
+/// Finds the token that a client presented. The digest is compared with those of all tokens, in constant time, so that
+/// the duration reveals nothing about them.
 pub(crate) fn holder<'t>(tokens: &'t [Token], presented: &TokenDigest) -> Option<&'t Token> {
     let mut found = None;
     for token in tokens {
@@ -137,7 +140,7 @@ mod tests {
         let path = directory.path().join("token");
         let good = "0123456789abcdef";
         let longest = "a".repeat(MAX_LENGTH);
-        // (text, mode, expected token or part of the error)
+        // (text of the file, mode of the file, the accepted token or a part of the error)
         for (text, mode, expected) in [
             (good.to_owned(), 0o600, Ok(good)),
             (format!(" \n{good}\r\n"), 0o640, Ok(good)),

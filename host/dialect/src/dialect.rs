@@ -9,7 +9,8 @@ use http::{Extensions, Response, request::Parts};
 
 use crate::{EndReason, Rejection};
 
-/// Translates one control plane's requests to admission requests, and outcomes to its replies.
+/// Translates the requests of one control plane's API to admission requests, and the chains' outcomes to replies of
+/// that API.
 pub trait Dialect: Send + Sync + Debug + 'static {
     /// Returns the name of the dialect in the decision log, such as `rest`.
     fn name(&self) -> &str;
@@ -17,11 +18,11 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     /// Decides from the head of a request whether a chain could apply to it.
     fn classify(&self, head: &Parts) -> Class;
 
-    /// Returns the query that fetches the object stored upstream. Returns `None`, the default, if [`read`](Self::read)
-    /// does not need the object.
+    /// Returns the query that fetches the stored object from the upstream. Returns `None`, the default, if
+    /// [`read`](Self::read) does not need the object.
     ///
-    /// The object in the reply becomes the [`StoredState`](crate::StoredState) of the request. The front door calls
-    /// this only if a chain could apply to the request.
+    /// The object in the reply becomes the [`StoredState`](crate::StoredState) of the request. This is called only if a
+    /// chain could apply to the request.
     ///
     /// # Errors
     ///
@@ -36,8 +37,8 @@ pub trait Dialect: Send + Sync + Debug + 'static {
         Ok(None)
     }
 
-    /// Reads the admission request from the body of a request that was classified [`Class::Inspect`]. The front door
-    /// calls this only if a chain could apply to the request.
+    /// Reads the admission request from the body of a request that was classified as [`Class::Inspect`]. This is called
+    /// only if a chain could apply to the request.
     ///
     /// # Errors
     ///
@@ -63,8 +64,8 @@ pub trait Dialect: Send + Sync + Debug + 'static {
 
     /// Returns the body to forward after the chains changed the object to `object` with `patch`.
     ///
-    /// `body` is [`Reading::Admit::canonical`], or else the received body. The default implementation returns the text
-    /// of the object.
+    /// `body` is [`Reading::Admit::canonical`] if there is one, and otherwise the received body. By default, the text
+    /// of the object is returned.
     ///
     /// # Errors
     ///
@@ -81,9 +82,8 @@ pub trait Dialect: Send + Sync + Debug + 'static {
         Ok(Bytes::copy_from_slice(object.text().as_bytes()))
     }
 
-    /// Returns an HTTP request, without credentials, that the dialect reads as this admission request. If `request` is
-    /// `None`, the HTTP request is an example. Returns `None` if there is no such request. The default implementation
-    /// always returns `None`.
+    /// Returns an HTTP request, without credentials, that the dialect reads as `request`; an example if `request` is
+    /// `None`. Returns `None` if no HTTP request can express `request`, and by default.
     fn written(&self, request: Option<&Request>) -> Option<http::Request<String>> {
         let _ = request;
         None
@@ -94,18 +94,18 @@ pub trait Dialect: Send + Sync + Debug + 'static {
         None
     }
 
-    /// Writes the reply to a request that the front door does not forward.
+    /// Writes the reply to a request that is not forwarded to the upstream, for the reason `end`.
     fn reply(&self, end: &EndReason<'_>) -> Response<Bytes>;
 }
 
-/// The decision about a request whose head was read.
+/// The result of classifying a request by its head.
 #[derive(Clone, Debug)]
 pub enum Class {
     /// No chain applies: the request is streamed to the upstream unchanged.
     Pass,
-    /// The request is refused for this reason.
+    /// The request is refused with this rejection.
     Refuse(Rejection),
-    /// The body must be read if a chain could apply to the request.
+    /// The body must be read if a chain could apply to the request that the head describes.
     Inspect(Inspection),
 }
 
@@ -114,16 +114,16 @@ pub enum Class {
 pub struct Inspection {
     /// The operation of the request.
     pub operation: Operation,
-    /// The resource, if the head contains it.
+    /// The resource, if the head of the request contains it.
     pub resource: Option<Arc<GroupVersionResource>>,
-    /// The kind, if the head contains it.
+    /// The kind, if the head of the request contains it.
     pub kind: Option<Arc<str>>,
-    /// Private data of the dialect, which [`Dialect::classify`] passes to [`Dialect::write`].
+    /// Data that the dialect stores in [`Dialect::classify`], to use it in [`Dialect::read`] and [`Dialect::write`].
     pub detail: Extensions,
 }
 
 impl Inspection {
-    /// Returns an inspection that contains only the operation.
+    /// Returns an inspection that contains this operation, without a resource and a kind.
     pub fn new(operation: Operation) -> Self {
         Self {
             operation,
@@ -143,24 +143,25 @@ impl Inspection {
     }
 }
 
-/// The result of reading a body.
+/// What a dialect read from the body of a request.
 #[derive(Clone, Debug)]
 pub enum Reading {
     /// No chain applies, and the body is forwarded unchanged.
     Nothing,
     /// The chains decide about the request, and may change its object.
     Admit {
-        /// The request. The caller sets its UID.
+        /// The admission request. Its UID is set by the caller.
         request: Box<Request>,
-        /// The body with a canonical spelling of keys, if the keys of the received body have another spelling. Once a
-        /// chain has seen the request, this body is forwarded in place of the received one.
+        /// The body with its keys in the canonical spelling; `None` if the received body has that spelling. If a chain
+        /// has seen the request, this body is forwarded instead of the received one.
         canonical: Option<Bytes>,
     },
-    /// The chains decide about the request, but cannot change its object, because the body is not the object.
+    /// The chains decide about the request, but cannot change the object, because the body of the request is not the
+    /// object.
     Fixed {
-        /// The request. The caller sets its UID.
+        /// The admission request. Its UID is set by the caller.
         request: Box<Request>,
-        /// The reply if a chain would change the object.
+        /// The reply to the client if a chain would change the object.
         rejection: Rejection,
     },
 }
@@ -168,13 +169,13 @@ pub enum Reading {
 /// A query to the upstream for the object that it has stored.
 #[derive(Clone, Debug)]
 pub struct StoredQuery {
-    /// The request, without a body.
+    /// The HTTP request that queries the object, without a body.
     pub request: http::Request<()>,
-    /// The path of the object in the reply.
+    /// The path of the object in the body of the reply.
     pub pointer: Pointer,
-    /// The spelling of keys that the upstream uses in the object.
+    /// The spelling of keys that the upstream uses in the stored object.
     pub spelling: Spelling,
-    /// Whether a 404 from the upstream means that there is no object. Otherwise the client gets the 404.
+    /// Whether a 404 from the upstream means that there is no object. If false, the client gets the 404.
     pub may_be_absent: bool,
 }
 

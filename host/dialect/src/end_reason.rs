@@ -10,71 +10,71 @@ use http::{
     uri::PathAndQuery,
 };
 
-/// The reason why a request ends at the front door without a reply from the upstream.
+/// The reason why the front end replies to a request itself, instead of with a reply from the upstream.
 #[derive(Clone, Copy, Debug, derive_more::Display)]
 #[non_exhaustive]
 pub enum EndReason<'a> {
     /// The chains refused the request.
     Refused(&'a Refusal),
-    /// The dialect cannot accept the request.
+    /// The dialect does not accept the request.
     Rejected(&'a Rejection),
-    /// The body of a request that must be read is larger than the front door allows.
+    /// The body of a request that must be read is larger than the front end allows.
     #[display("the request's body is larger than the {limit} bytes that are allowed here")]
     BodyTooLarge {
-        /// The limit in bytes.
+        /// The maximum size of the body in bytes.
         limit: usize,
     },
     /// The body of a request that must be read did not arrive in time.
     #[display("the request's body did not arrive within {limit:?}")]
     BodyTimeout {
-        /// The time limit.
+        /// The time within which the body must arrive.
         limit: Duration,
     },
-    /// The body stalled, or arrived too slowly.
+    /// The client stopped sending the body, or sent it too slowly.
     #[display("the request's body did not arrive: {reason}")]
     BodyStalled {
-        /// The reason, as a sentence.
+        /// A sentence that says that the body stalled or was too slow.
         reason: &'a str,
     },
     /// The body was cut off, or its HTTP framing is malformed.
     #[display("the request's body cannot be read: {reason}")]
     BodyUnreadable {
-        /// The reason, as a sentence.
+        /// A sentence that says why the body cannot be read.
         reason: &'a str,
     },
     /// The body of a request that must be read is compressed.
     #[display("the request's body has the Content-Encoding `{encoding}`; send it uncompressed")]
     BodyEncoded {
-        /// The value of `Content-Encoding`.
+        /// The value of the header `Content-Encoding`.
         encoding: &'a str,
     },
-    /// No route of the configuration matches the path of the request.
+    /// No route in the configuration matches the path of the request.
     #[display("404: Page Not Found")]
     NoRoute,
-    /// The front door is handling its maximum number of requests, or has no memory for the body.
+    /// The front end already handles its maximum number of requests, or has no memory left for the body.
     #[display("{reason}")]
     Overloaded {
-        /// The time after which the client may retry.
+        /// The time after which the client may send the request again.
         retry_after: Duration,
-        /// The reason, as a sentence.
+        /// A sentence that says which limit is reached.
         reason: &'a str,
     },
-    /// The chains need the object that the upstream has stored, and the upstream did not send it.
+    /// The chains need the object that the upstream has stored, but the upstream did not send it.
     #[display("the stored object, which the chains need for this request, is not known: {reason}")]
     StoredUnknown {
-        /// The reason, as a sentence.
+        /// A sentence that says why the stored object is missing.
         reason: &'a str,
     },
-    /// No connection to an upstream could be made, or it broke before the head of the reply.
+    /// No connection to the upstream could be made, or it broke before the head of the reply arrived.
     #[display("{reason}")]
     UpstreamUnreachable {
-        /// The reason, as a sentence.
+        /// A sentence that says why the connection failed.
         reason: &'a str,
     },
     /// The upstream did not send the head of its reply in time.
     #[display("the upstream did not reply within {limit:?}")]
     UpstreamTimeout {
-        /// The time limit.
+        /// The time within which the head of the reply must arrive.
         limit: Duration,
     },
 }
@@ -108,7 +108,7 @@ impl EndReason<'_> {
         }
     }
 
-    /// Returns the HTTP status of the reply.
+    /// Returns the HTTP status of the reply to a request that ended for this reason.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Refused(refusal) => StatusCode::from_u16(refusal.code()).unwrap_or(StatusCode::FORBIDDEN),
@@ -132,7 +132,7 @@ impl EndReason<'_> {
         }
     }
 
-    /// Adds `Retry-After`, at least one second, if the reason is overload.
+    /// Adds the header `Retry-After` to the reply if the reason is overload. Its value is at least one second.
     #[must_use]
     pub fn with_retry_after(&self, mut response: Response<Bytes>) -> Response<Bytes> {
         if let Self::Overloaded { retry_after, .. } = self {
@@ -156,9 +156,9 @@ pub fn json_reply(status: StatusCode, body: impl Into<Bytes>) -> Response<Bytes>
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Rejection {
-    /// The kind of the rejection, which determines the HTTP status.
+    /// The kind of the rejection, from which the HTTP status follows.
     pub kind: RejectionKind,
-    /// The sentence for the client.
+    /// The sentence that tells the client what is wrong.
     pub message: String,
 }
 
@@ -172,7 +172,7 @@ impl Rejection {
     }
 }
 
-/// Returns the rejection of a request that servers could read in several ways. `why` is the reason.
+/// Returns the rejection of a request that servers could read in several ways, for the reason `why`.
 pub fn ambiguous(why: &str) -> Rejection {
     Rejection::new(
         RejectionKind::Ambiguous,

@@ -1,4 +1,4 @@
-//! The dialect of the Kubernetes API, for a front door in front of API servers.
+//! The dialect of the Kubernetes API, for a front end that forwards requests to API servers.
 
 mod options;
 mod target;
@@ -20,15 +20,15 @@ use crate::{
 /// The dialect of the Kubernetes API.
 ///
 /// The method and the path of a request determine its operation and target. Created and updated objects are read from
-/// the body. Extensions of the HTTP request contain the user ([`UserInfo`]), and for updates, patches and deletions the
-/// object that the API server has stored ([`StoredState`]).
+/// the body. The caller puts the user ([`UserInfo`]) into the extensions of the HTTP request, and for updates, patches
+/// and deletions the object that the API server has stored ([`StoredState`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KubernetesApi;
 
-/// The object that the upstream has stored, as an extension of the HTTP request.
+/// The object that the upstream has stored. The caller puts it into the extensions of the HTTP request.
 #[derive(Clone, Debug, Default)]
 pub struct StoredState {
-    /// The object before the request; `None` if it does not exist.
+    /// The object as it is before the request; `None` if it does not exist.
     pub object: Option<Object>,
     /// The object that would result from a patch; `None` if the request is not a patch.
     pub patched: Option<Object>,
@@ -45,15 +45,15 @@ impl KubernetesApi {
             Method::GET | Method::HEAD | Method::OPTIONS => {
                 return Ok(is_upgrade.then_some(Operation::Connect));
             }
-            // The API server would treat the request as a write, but the server to which it passes the request could
-            // open a connection.
+            // For the API server, such a request is a write. But the API server may pass it to another server, where it
+            // could open a connection.
             _ if is_upgrade => {
                 let message = "a write to a subresource must not ask to switch protocols";
                 return Err(Rejection::new(RejectionKind::Ambiguous, message));
             }
             Method::POST => Operation::Create,
             Method::DELETE => Operation::Delete,
-            // PUT and PATCH create the object if it does not exist.
+            // If the object does not exist, PUT and PATCH create it.
             Method::PUT | Method::PATCH => match head.extensions.get::<StoredState>() {
                 Some(StoredState { object: None, .. }) => Operation::Create,
                 _ => Operation::Update,
@@ -91,7 +91,7 @@ impl Dialect for KubernetesApi {
 
     fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection> {
         let found = inspection.detail.get::<ResourceTarget>();
-        // The target is always known, because `classify` has stored it.
+        // There always is a target, because `classify` has stored it.
         let target = found.ok_or_else(|| unsettled("its target"))?;
         let query = head.uri.query().unwrap_or_default();
         let is_patch = head.method == Method::PATCH;
@@ -136,7 +136,7 @@ impl Dialect for KubernetesApi {
         let mut request = Request::new(inspection.operation, kind, target.resource.clone());
         request.dry_run = match inspection.operation {
             Operation::Connect => false,
-            // For a DELETE with a body, the API server ignores the query.
+            // If a DELETE has a body, the API server reads `dryRun` from the body and ignores the query.
             Operation::Delete if !body.is_empty() => options.as_ref().is_some_and(|options| {
                 let dry_run = options.value().pointer("/dryRun/0");
                 dry_run.is_some_and(|value| value == "All")
@@ -190,7 +190,8 @@ fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
         )
     };
     let object = Object::parse_unique(body).map_err(|error| malformed(&error))?;
-    // The API server ignores keys that differ only in case, but hooks may read them.
+    // If a key of the identity is spelled in another case, the API server ignores it, but hooks may read it. So the
+    // object is refused.
     match admittance_admission::Spelling::kubernetes().canonical(object.text()) {
         Ok(None) => Ok(object),
         Ok(Some(_)) => {
@@ -201,8 +202,8 @@ fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
     }
 }
 
-/// Returns the kind of an object. The object must state it: the API server takes a missing kind from the path, but
-/// hooks cannot.
+/// Returns the kind of an object, or an error if the object does not state it. The API server would take a missing kind
+/// from the path, but hooks do not know the path.
 fn kind_of(object: &Object) -> Result<GroupVersionKind, Rejection> {
     let head = object.head();
     match (&head.api_version, &head.kind) {
@@ -216,14 +217,14 @@ fn kind_of(object: &Object) -> Result<GroupVersionKind, Rejection> {
     }
 }
 
-/// Parses the options in the body of a DELETE. Returns `None` for Protocol Buffers, which Go clients may send, because
-/// hooks cannot read them.
+/// Parses the options in the body of a DELETE. Returns `None` if the body is not JSON: Go clients may send Protocol
+/// Buffers, which hooks cannot read.
 fn delete_options(head: &Parts, body: &Bytes) -> Option<Object> {
     let readable = is_json(head) && !body.is_empty();
     readable.then(|| Object::parse(body).ok()).flatten()
 }
 
-/// Returns whether the body is JSON. Like the API server, it assumes JSON if there is no content type.
+/// Returns whether the body is JSON. A body without a content type is assumed to be JSON, as the API server does.
 fn is_json(head: &Parts) -> bool {
     let mut values = head.headers.get_all(CONTENT_TYPE).iter();
     let Some(value) = values.next() else { return true };
@@ -236,7 +237,8 @@ fn is_json(head: &Parts) -> bool {
     values.next().is_none() && essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Rejects a request to which chains apply now. None did when its head was read, so `what` was not fetched.
+/// Rejects a request for which `what` was not fetched: when its head was read, no chain applied to it, but now one
+/// does.
 fn unsettled(what: &str) -> Rejection {
     let message = format!("chains inspect this request, and {what} is not known: send the request again");
     Rejection::new(RejectionKind::Malformed, message)

@@ -4,9 +4,10 @@
 //! [`admission::Request`](admittance_admission::Request), a changed object into a body, and everything that can end a
 //! request at the front end into a reply. It opens no socket and does not block.
 //!
-//! [`Rest`] is the dialect of JSON APIs whose requests are described by rules in the configuration, and
-//! [`KubernetesApi`] is the dialect of the Kubernetes API. BCS's dialect is in another crate. kube-apiserver's webhook
-//! calls need no dialect, because they have no upstream: a [review](admittance_admission::Review) is answered directly.
+//! [`Rest`] is the dialect of JSON APIs whose requests are described by routes in the configuration, and
+//! [`KubernetesApi`] is the dialect of the Kubernetes API. BCS's dialect is in another crate. The webhook calls of
+//! kube-apiserver need no dialect, because nothing is forwarded: each [review](admittance_admission::Review) gets a
+//! direct reply.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod dialect;

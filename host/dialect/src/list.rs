@@ -1,4 +1,4 @@
-//! Lists the objects of a control plane, and builds the request that would create each object.
+//! Lists the objects of a control plane, and builds for each object the request that would create it.
 
 use std::str::FromStr;
 
@@ -12,29 +12,29 @@ use crate::{
     template::{Template, encoded, is_segment, wrap_at},
 };
 
-/// Describes how to list objects, and which request creates an item.
+/// Describes how to list the objects of a control plane, and which request would create each item of the list.
 #[derive(Clone, Debug)]
 pub struct ListRoute {
-    /// The paths and queries of the lists.
+    /// The path and query of each request that lists objects.
     pub paths: Vec<PathAndQuery>,
-    /// The path of the list in a reply.
+    /// The path of the array of items in the body of a reply.
     pub items: Pointer,
-    /// The paging of the list; `None` if one reply has the whole list.
+    /// How to request the pages of the list; `None` if one reply has the whole list.
     pub pages: Option<ListPages>,
-    /// The request for the whole object of an item; `None` if each item is the whole object.
+    /// The request that fetches the object of an item; `None` if each item of the list is the whole object.
     pub object: Option<ItemObjectRequest>,
-    /// The request that creates the object of an item.
+    /// The request that would create the object of an item.
     pub request: ItemRequest,
 }
 
-/// The paging of a list.
+/// Describes how to request the pages of a list.
 #[derive(Clone, Debug)]
 pub struct ListPages {
-    /// The query parameter for the token of a page.
+    /// The name of the query parameter that contains the token of the requested page.
     pub query: String,
     /// The part of a reply that has the token of the next page.
     pub next: NextToken,
-    /// The query parameter for the number of items on a page, if there is one.
+    /// The name of the query parameter for the number of items on a page; `None` if there is no such parameter.
     pub size: Option<String>,
 }
 
@@ -47,16 +47,16 @@ pub enum NextToken {
     Pointer(Pointer),
 }
 
-/// The request for the whole object of an item.
+/// The request that fetches the whole object of an item, if items contain only a part of their object.
 #[derive(Clone, Debug)]
 pub struct ItemObjectRequest {
-    /// The path and query of the request.
+    /// The path and query of the request that fetches the object.
     pub path: ItemPath,
-    /// The path of the object in the reply.
+    /// The path of the object in the body of the reply.
     pub pointer: Pointer,
 }
 
-/// The request that creates the object of an item.
+/// The request that would create the object of an item.
 #[derive(Clone, Debug)]
 pub struct ItemRequest {
     /// The method of the request.
@@ -67,7 +67,7 @@ pub struct ItemRequest {
     pub pointer: Pointer,
 }
 
-/// A path and query with placeholders. Each placeholder is a pointer into an item:
+/// A path and query with placeholders. Each placeholder is a pointer to a value in an item, such as
 /// `/v1/job/{/ID}?namespace={/Namespace}`.
 #[derive(Clone, Debug)]
 pub struct ItemPath(Template<Pointer>);
@@ -84,21 +84,21 @@ pub enum ListError {
     /// The reply has no list at the configured path.
     #[error("there is no list at `{pointer}`: {reason}")]
     NoList {
-        /// The pointer to the list.
+        /// The path at which the list was expected.
         pointer: Pointer,
-        /// The error of the parser.
+        /// The reason why there is no list at the path.
         reason: String,
     },
-    /// The item lacks a value for a placeholder.
+    /// The item has no usable value at the path in a placeholder.
     #[error("the item has no string or number at `{0}` that can be part of a path")]
     NoValue(Pointer),
     /// The reply has no object at the configured path.
     #[error("there is no object at `{0}`")]
     NoObject(Pointer),
-    /// The path is too long, or invalid for another reason.
+    /// With the values of the item, the path is too long or not valid.
     #[error("{0:?} is not a valid path")]
     Path(String),
-    /// The dialect refuses the request.
+    /// The dialect refuses the request that would create the object.
     #[error("{0}")]
     Refused(String),
 }
@@ -106,14 +106,14 @@ pub enum ListError {
 /// A page of a list.
 #[derive(Clone, Debug)]
 pub struct ListPage {
-    /// The items as JSON text, exactly as received.
+    /// The items of the page as JSON text, exactly as received.
     pub items: Vec<Box<RawValue>>,
     /// The token of the next page; `None` if this page is the last.
     pub next: Option<String>,
 }
 
 impl ItemPath {
-    /// Returns the path for this item.
+    /// Returns the path with its placeholders replaced by values of this item.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl ItemPath {
         self.filled(|pointer| value_at(item, pointer).ok_or_else(|| ListError::NoValue(pointer.clone())))
     }
 
-    /// Returns an example of a path, in which every placeholder has the same value.
+    /// Returns an example of the path, in which `x` replaces every placeholder.
     fn sample(&self) -> Result<PathAndQuery, ListError> {
         self.filled(|_| Ok("x".to_owned()))
     }
@@ -151,7 +151,8 @@ impl FromStr for ItemPath {
     }
 }
 
-/// Returns the value as a path segment; `None` for a dot segment or an empty one, which servers would remove.
+/// Returns the value in an item as a path segment. Returns `None` for a dot segment or an empty one, which servers
+/// would remove.
 fn value_at(item: &str, pointer: &Pointer) -> Option<String> {
     let text = item.get(pointer.locate(item)?)?;
     let value = match serde_json::from_str(text).ok()? {
@@ -163,7 +164,7 @@ fn value_at(item: &str, pointer: &Pointer) -> Option<String> {
 }
 
 impl ListRoute {
-    /// Checks that the dialect reads the request for an item as the creation or update of an object.
+    /// Checks that the dialect reads the request that would create an item's object as a creation or an update.
     ///
     /// # Errors
     ///
@@ -186,7 +187,8 @@ impl ListRoute {
         }
     }
 
-    /// Returns the path and query of a page. Without paging, `size` is ignored; the first page has no `token`.
+    /// Returns the path and query that request a page of the list at `path`. The first page is requested without a
+    /// `token`. Without paging, `path` is returned unchanged.
     pub fn page_path(&self, path: &PathAndQuery, size: u32, token: Option<&str>) -> String {
         let Some(pages) = &self.pages else {
             return path.to_string();
@@ -204,11 +206,11 @@ impl ListRoute {
         }
     }
 
-    /// Parses the page in a reply.
+    /// Parses a reply with a page of the list.
     ///
     /// # Errors
     ///
-    /// Returns an error if the reply has no list.
+    /// Returns an error if the reply has no list at the configured path.
     pub fn page(&self, headers: &HeaderMap, body: &str) -> Result<ListPage, ListError> {
         let wrong = |reason: String| ListError::NoList {
             pointer: self.items.clone(),
@@ -216,7 +218,7 @@ impl ListRoute {
         };
         let found = self.items.locate(body).and_then(|place| body.get(place));
         let list = found.ok_or_else(|| wrong("the reply is something else".to_owned()))?;
-        // Servers written in Go encode an empty list as null.
+        // Servers that are written in Go encode an empty list as null.
         let items: Option<Vec<Box<RawValue>>> =
             serde_json::from_str(list).map_err(|error| wrong(error.to_string()))?;
         let next = self.pages.as_ref().and_then(|pages| match &pages.next {
@@ -229,11 +231,11 @@ impl ListRoute {
         })
     }
 
-    /// Returns the object in the reply to the request for an item's object.
+    /// Returns the object of an item from the reply that contains it.
     ///
     /// # Errors
     ///
-    /// Returns an error if the reply has no object.
+    /// Returns an error if the reply has no object at the configured path.
     pub fn object<'b>(&self, body: &'b str) -> Result<&'b str, ListError> {
         let Some(ItemObjectRequest { pointer, .. }) = &self.object else {
             return Ok(body);
@@ -244,7 +246,7 @@ impl ListRoute {
             .ok_or_else(|| ListError::NoObject(pointer.clone()))
     }
 
-    /// Returns the admission request that creates the object of an item; `None` if no chain applies to it.
+    /// Returns the admission request that would create the object of an item; `None` if no chain applies to it.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The dialect of JSON APIs whose requests are described by rules in the configuration.
+//! The dialect of JSON APIs whose requests are described by routes in the configuration.
 
 mod document;
 mod matching;
@@ -24,14 +24,14 @@ use crate::{
     json_reply, overridden, template::wrap_at,
 };
 
-/// The dialect of a JSON API whose requests are described by rules.
+/// The dialect of a JSON API whose requests are described by routes.
 ///
-/// The first route that matches the method and the path of a request applies. Without a match, reads pass unchanged,
+/// A request belongs to the first route that matches its method and path. If no route matches, reads pass unchanged,
 /// and [`Unmatched`] configures the handling of writes.
 ///
 /// A path is matched in every way in which servers read paths, so that encoded letters, dot segments and doubled
-/// slashes do not bypass a route. If a lenient server could match a request to another route, or could match a request
-/// that has no route, the request is refused. This concerns segment parameters, another letter case, backslashes, NUL,
+/// slashes do not bypass a route. A request is refused if a lenient server could match it to another route, or could
+/// match it to a route although none matches. This concerns segment parameters, another letter case, backslashes, NUL,
 /// double encoding, a method in lower case, and headers that override the method or path.
 #[derive(Debug)]
 pub struct Rest {
@@ -39,20 +39,20 @@ pub struct Rest {
     unmatched: Unmatched,
 }
 
-/// A mistake in a route.
+/// A mistake in a route of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("routes[{route}].{field}: {problem}")]
 #[non_exhaustive]
 pub struct RouteError {
-    /// The index of the route in the list.
+    /// The index of the route in the list of routes.
     pub route: usize,
-    /// The key of the field in the configuration.
+    /// The name of the field of the route that has the mistake.
     pub field: &'static str,
-    /// The mistake.
+    /// The mistake in this field.
     pub problem: RouteProblem,
 }
 
-/// A mistake in a part of a route.
+/// A mistake in the configuration of a route.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RouteProblem {
@@ -61,10 +61,10 @@ pub enum RouteProblem {
     Path {
         /// The path template of the route.
         path: String,
-        /// The error of the path router.
+        /// The error of the router that parses path templates.
         reason: String,
     },
-    /// A name or namespace is read from a path parameter that the path does not have.
+    /// A name or namespace is to be read from a path parameter, but the route's path has no such parameter.
     #[error("the path has no parameter `{0}`; write {{{0}}} into it")]
     Parameter(String),
     /// A placeholder in the stored object's path is neither a parameter of the route's path nor `name` or `namespace`.
@@ -76,7 +76,7 @@ pub enum RouteProblem {
         }
     )]
     Placeholder(String),
-    /// An identity field is outside the object.
+    /// A field that no stage may change (`identity`) is outside the object.
     #[error("`{pointer}` is not in the object at `{object}`")]
     Identity {
         /// The pointer to the field.
@@ -84,17 +84,17 @@ pub enum RouteProblem {
         /// The pointer to the object.
         object: String,
     },
-    /// The route has no method.
+    /// The route lists no method.
     #[error("name at least one method, such as PUT")]
     NoMethod,
-    /// The route has PATCH, but does not configure how to judge a patch.
+    /// The route accepts PATCH, but does not configure how chains see a patch.
     #[error(
         "the body of a PATCH is only a part of the object, and chains would judge it as the whole: write `get: {{}}` if a \
          GET of the same path returns the stored object, or `get: {{ path: /v1/job/{{id}} }}`; or `partial: true` if \
          stages are to see the part"
     )]
     Partial,
-    /// A setting has no effect on this route.
+    /// A field of the route has no effect. The text says why.
     #[error("it has no effect here: {0}")]
     NoEffect(&'static str),
     /// The path of the stored object is invalid.
@@ -102,23 +102,23 @@ pub enum RouteProblem {
     StoredPath(String),
 }
 
-/// A route, with data that is derived from it when the configuration is read.
+/// A route, with data that is derived from it once, when the configuration is read.
 #[derive(Debug)]
 struct PreparedRoute {
     route: Route,
     template: Router<()>,
-    /// The path template in lower case, except for the names of parameters.
+    /// The path template in lower case, for servers that ignore case. Names of parameters are not converted.
     lenient_template: Router<()>,
     resource: Arc<admittance_admission::GroupVersionResource>,
     kind: Option<Arc<str>>,
     identity: IdentityFields,
-    /// The path of the stored object; `None` if it is the path of the client's request.
+    /// The path of the stored object; `None` if the path of the client's request is used.
     stored_path: Option<StoredPath>,
     spelling: Spelling,
     object_spelling: Spelling,
 }
 
-/// The route and path parameters of a request, which are kept until its body is read.
+/// The route that matched a request, and the values of its path parameters. Both are kept until the body is read.
 #[derive(Clone, Debug)]
 struct Matched {
     route: Arc<PreparedRoute>,
@@ -126,7 +126,7 @@ struct Matched {
 }
 
 impl Rest {
-    /// Checks the routes, and creates the dialect.
+    /// Checks the routes of the configuration, and creates the dialect.
     ///
     /// # Errors
     ///
@@ -223,8 +223,8 @@ impl PreparedRoute {
     }
 }
 
-/// Returns the fields that no stage may change. By default, these are the fields from which name, namespace and kind
-/// are read.
+/// Returns the fields of an object that no stage may change. By default, they are the fields from which name, namespace
+/// and kind are read.
 fn identity(route: &Route) -> Result<IdentityFields, RouteProblem> {
     let outside = |pointer: &str| RouteProblem::Identity {
         pointer: pointer.to_owned(),
@@ -305,7 +305,7 @@ impl Dialect for Rest {
         let (mut request, canonical) = match matched.document(head, body)? {
             Document::Nothing => return Ok(Reading::Nothing),
             Document::Empty => {
-                // Without a body, only the stored object contains the name and namespace.
+                // If the request has no body, name and namespace are read from the stored object.
                 let text = old_object
                     .as_ref()
                     .map(|stored| wrap_at(stored.text(), &matched.route.route.object));
@@ -389,7 +389,7 @@ impl Dialect for Rest {
     }
 }
 
-/// Replaces the object at this path in a body; returns `None` if the body has no such path.
+/// Returns the body with `object` in place of the value at this path; `None` if the body has no such path.
 fn replace_at(body: &str, pointer: &Pointer, object: &Object) -> Option<String> {
     let place = pointer.locate(body)?;
     let (before, after) = (body.get(..place.start)?, body.get(place.end..)?);

@@ -1,4 +1,4 @@
-//! The addresses at which kube-apiserver calls webhooks, and the replies that are not AdmissionReviews.
+//! The addresses at which kube-apiserver calls webhooks, and the replies for calls that are not valid reviews.
 
 mod address;
 mod reply;

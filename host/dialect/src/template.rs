@@ -1,4 +1,4 @@
-//! Paths with placeholders, and objects in an envelope.
+//! Templates of paths, and JSON documents with a value at a path.
 
 use admittance_admission::Pointer;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -6,7 +6,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 /// A path and query with placeholders in braces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template<P> {
-    /// Each placeholder, with the text before it.
+    /// The placeholders in order, each with the text before it.
     parts: Vec<(String, P)>,
     end: String,
 }
@@ -29,7 +29,7 @@ impl<P> Template<P> {
         self.parts.iter().map(|(_, placeholder)| placeholder)
     }
 
-    /// Returns the text with the placeholders replaced by these values, percent-encoded.
+    /// Returns the path with each placeholder replaced by its value, which is percent-encoded.
     pub(crate) fn filled<E>(&self, mut value: impl FnMut(&P) -> Result<String, E>) -> Result<String, E> {
         let mut text = String::new();
         for (before, placeholder) in &self.parts {
@@ -40,24 +40,24 @@ impl<P> Template<P> {
     }
 }
 
-/// The characters that are not escaped in a path or a query: the unreserved characters of RFC 3986.
+/// The characters that are not percent-encoded in a path or a query: the unreserved characters of RFC 3986.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
     .remove(b'.')
     .remove(b'~');
 
-/// Percent-encodes a value for a segment of a path or for a query.
+/// Percent-encodes a value, so that it can be a segment of a path or a part of a query.
 pub(crate) fn encoded(value: &str) -> String {
     utf8_percent_encode(value, UNRESERVED).to_string()
 }
 
-/// Returns whether a value can be a path segment: servers remove empty and dot segments.
+/// Returns whether a value can be a path segment. Empty and dot segments cannot, because servers remove them.
 pub(crate) fn is_segment(value: &str) -> bool {
     !["", ".", ".."].contains(&value)
 }
 
-/// Returns a document that contains only this value, at this path.
+/// Returns a JSON document that contains this value at this path, and nothing else.
 pub(crate) fn wrap_at(value: &str, place: &Pointer) -> String {
     let segments = place.segments().iter().rev();
     segments.fold(value.to_owned(), |value, key| {

@@ -1,7 +1,7 @@
 use admittance_admission::bounded_warnings;
 use http::{HeaderMap, HeaderValue, header::WARNING};
 
-/// Adds the warnings of an outcome to a reply, each as a header `Warning: 299 - "text"`.
+/// Adds the warnings of an outcome to the headers of a reply, each as `Warning: 299 - "text"`.
 ///
 /// As in kube-apiserver, control characters are removed and repeated warnings left out. If the warnings have more than
 /// 4096 characters in total, long ones are cut and the last ones left out.

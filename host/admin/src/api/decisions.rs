@@ -12,10 +12,11 @@ pub struct DecisionDetails {
     /// control plane sent the request several times, such as kube-apiserver to `/mutate` and to `/validate`, or if
     /// clients choose the same uid.
     pub decisions: Vec<DecisionDetail>,
-    /// The number of older decisions with this uid.
+    /// The number of decisions with this uid that are older than those in `decisions`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub older: usize,
-    /// The value of the parameter `before` that returns the next older decisions; absent if there are none.
+    /// The value of the parameter `before` with which the next request returns older decisions; absent if there are
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
@@ -29,7 +30,7 @@ fn is_zero(number: &usize) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RateList {
-    /// The chains that matched requests in the requested time, by phase and name.
+    /// The chains that matched at least one request in the requested time, sorted by phase and name.
     pub chains: Vec<ChainRates>,
 }
 
@@ -42,7 +43,7 @@ pub struct ReplayRequest {
     pub call_webhooks: bool,
 }
 
-/// The decisions on requests with one uid, made again by the live chains.
+/// The reply to a replay: the live chains decide all requests with one uid again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionReplays {
@@ -58,7 +59,7 @@ pub struct DecisionReplay {
     pub before: DecisionDetail,
     /// The new decision. Its id is 0, since it is not in the log.
     pub after: DecisionDetail,
-    /// The parts of the answer that differ; empty if the answers are the same.
+    /// The parts in which the answers of `before` and `after` differ; empty if the answers are the same.
     pub differences: Vec<Difference>,
 }
 

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A description of a request, in which absent fields are guessed.
+/// A description of a request. Fields that are absent are derived from the given ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct DescribedRequest {
@@ -15,7 +15,7 @@ pub struct DescribedRequest {
     /// no other field may be given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<Value>,
-    /// The object before the operation: a JSON value, or a string of YAML or JSON.
+    /// The object as it was before the operation: a JSON value, or a string of YAML or JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old_object: Option<Value>,
     /// The operation: `CREATE`, `UPDATE`, `DELETE` or `CONNECT`. Default: `UPDATE` with both objects, `DELETE` with
@@ -55,8 +55,8 @@ pub struct EvaluateRequest {
     /// The phase and name of a live chain, such as `Mutating:pods`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
-    /// Settings that replace those of plugins: JSON values, or strings of YAML or JSON. The key is the name of a stage,
-    /// or stage and member, such as `images/signed`.
+    /// The settings to use instead of those in the definitions: JSON values, or strings of YAML or JSON. The key is the
+    /// name of a stage, or of a stage and a member of its plugin group, such as `images/signed`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, Value>,
     /// Whether webhooks of matching chains are called, as for a dry run. If not, a chain with a webhook is refused.
@@ -72,7 +72,7 @@ pub struct EvaluateRequest {
 pub struct EvaluateReply {
     /// The decision of the chains on the request.
     pub decision: DecisionRecord,
-    /// The object after all chains have changed it; absent if there is none.
+    /// The object after all chains have changed it; absent if the request has no object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<Value>,
     /// The chains whose rules do not match the request.
@@ -86,6 +86,7 @@ pub struct EvaluateReply {
 pub struct AppliesReply {
     /// The number of the live revision, to which the chains belong.
     pub revision: u64,
-    /// The chains, sorted by whether they apply. Within each group they are in the order in which requests pass them.
+    /// The chains that apply to the request come first, then the others. Each of the two groups is in the order in
+    /// which requests pass the chains.
     pub chains: Vec<ChainApplies>,
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::Overview;
 
-/// The number of alerts that are visible without unfolding the list.
+/// The number of alerts that are visible before the user unfolds the list.
 const SHOWN: usize = 3;
 
 /// A state that needs attention, with a link to the page about it.
@@ -20,7 +20,7 @@ struct Alert {
     tone: Tone,
     word: &'static str,
     text: Markup,
-    /// The mistakes in definitions, one sentence for each.
+    /// If the alert is about invalid definitions: their mistakes, one sentence for each.
     mistakes: Vec<String>,
     address: String,
 }

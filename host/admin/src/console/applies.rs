@@ -1,4 +1,4 @@
-//! Shows which live chains and stages would see a request, and why the others would not.
+//! Shows which live chains and stages would be called for a request, and why the other chains and stages would not.
 
 use admittance::{Applies, ChainApplies, StageApplies, admission::Mode};
 use axum::{
@@ -28,7 +28,7 @@ pub(super) fn router() -> Router<Api> {
     Router::new().route("/applies", get(applies))
 }
 
-/// The request to explain, from the page's address or the form.
+/// The request that the page explains, from the parameters of the page's address or the fields of its form.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct AppliesQuery {

@@ -1,4 +1,5 @@
-//! Serves the style sheet, scripts and icon, which are compiled into the program and cached until the program changes.
+//! Serves the style sheet, scripts and icon of the console. They are compiled into the program, and browsers cache them
+//! until the program changes.
 
 use std::sync::LazyLock;
 
@@ -49,8 +50,8 @@ const fn asset(name: &'static str, media_type: &'static str, text: &'static str)
     }
 }
 
-/// The directory in the addresses of all assets. Its name is a hash of the assets, so that scripts import scripts of
-/// the same version.
+/// The directory in the addresses of all assets, named by a hash of the assets. A script of one version thus imports
+/// only scripts of that version.
 static DIRECTORY: LazyLock<String> = LazyLock::new(|| {
     let digest = Digest::of_parts(ASSETS.iter().map(|asset| asset.text.as_bytes()));
     digest.to_hex().chars().take(12).collect()
@@ -68,7 +69,8 @@ async fn read(Path((directory, name)): Path<(String, String)>) -> Response {
     let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    // Pages of another program version request another directory. Its assets may differ, so the reply is not cached.
+    // A page of another program version requests a directory with another hash. This program's asset may be the wrong
+    // version for that page, so browsers must not cache it.
     let cache = if directory == *DIRECTORY {
         "public, max-age=31536000, immutable"
     } else {

@@ -1,4 +1,5 @@
-//! Shows the candidates of a chain: how often they agree with their plugins, their differences, promotion and rollout.
+//! Shows how often the candidates of a chain agree with the plugins that they may replace, and controls promotion and
+//! rollout.
 
 use admittance::{
     AnswerSample, Application, Applied, CandidateReport, ChainStatus, DifferenceEffect, DifferenceSample,
@@ -123,7 +124,7 @@ fn countdown(rollout: &RolloutStatus, now: Moment) -> Markup {
     html! { "ends " (relative(next, now)) (segment(Tone::Change, 0, part.min(1000))) }
 }
 
-/// Shows a limit of a rollout, and how close the rollout is to it.
+/// Shows a row with a limit that aborts a rollout, and how close the rollout is to it.
 fn limit(name: &str, reached: u64, (all, out_of): (&str, u64), limit: u64) -> Markup {
     html! {
         tr {
@@ -136,7 +137,8 @@ fn limit(name: &str, reached: u64, (all, out_of): (&str, u64), limit: u64) -> Ma
     }
 }
 
-/// Shows how many answers agreed and differed for each kind of object, and an example of each difference.
+/// Shows, for each kind of object, how often the candidate's answer agreed with the plugin's, and an example of each
+/// difference.
 fn comparisons(report: &CandidateReport) -> Markup {
     let columns = DifferenceEffect::ALL.map(|effect| (effect, format!("Would {effect}")));
     let names: Vec<_> = [Text("Resource"), Number("Same")]
@@ -198,7 +200,8 @@ fn written(answer: &AnswerSample) -> String {
     yaml(&serde_json::to_value(answer).unwrap_or_default())
 }
 
-/// The stage whose candidate is promoted, from the query of the preview or the form of the confirmation.
+/// Names the stage whose candidate is promoted. The fields are parameters of the preview's address, or fields of the
+/// confirmation form.
 #[derive(Debug, Deserialize)]
 struct Promotion {
     stage: StageId,

@@ -39,7 +39,8 @@ pub(super) fn router() -> Router<Api> {
         .merge(candidates::router())
 }
 
-/// The characters that are escaped in a page's path. `/` is not, because names of BCS definitions contain it.
+/// The characters that are percent-encoded in the address of a chain's page. `/` is not, because names of BCS
+/// definitions contain it.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'-')
@@ -76,7 +77,7 @@ fn overview(host: &Host) -> Markup {
     }
 }
 
-/// A live chain, and its rates of the last minute; `None` if it had no requests.
+/// A live chain, and its rates in the last minute; `None` if no request matched the chain in that time.
 type RatedChain<'a> = (&'a ChainStatus, Option<&'a ChainRates>);
 
 pub(super) fn with_rates<'a>(status: &'a Status, rates: &'a [ChainRates]) -> Vec<RatedChain<'a>> {
@@ -90,7 +91,7 @@ pub(super) fn with_rates<'a>(status: &'a Status, rates: &'a [ChainRates]) -> Vec
         .collect()
 }
 
-/// Shows chains with the state of their stages and the rates of the last minute.
+/// Shows a table of chains, with the state of their stages and their rates in the last minute.
 pub(super) fn chain_table(chains: &[RatedChain<'_>]) -> Markup {
     html! {
         table.data.chains {
@@ -288,7 +289,7 @@ fn state(state: StageState) -> Markup {
     }
 }
 
-/// Shows the kind of a hook, its summary and properties, and the members of a plugin group.
+/// Shows the kind of a stage's hook, its summary and properties, and the members if the hook is a plugin group.
 pub(super) fn hook_facts(hook: &HookStatus) -> Markup {
     html! {
         dt { (title(&hook.kind)) }
@@ -325,7 +326,8 @@ fn title(key: &str) -> String {
     title
 }
 
-/// Returns a property of a hook on one line; `None` if the property is not shown.
+/// Returns the value of a hook's property on one line; `None` if the value is null or false, as such properties are not
+/// shown.
 fn fact_text(fact: &Json) -> Option<String> {
     match fact {
         Json::Null | Json::Bool(false) => None,
@@ -349,8 +351,8 @@ fn definition(session: &Session, stored: &StoredDefinition) -> Markup {
     }
 }
 
-/// Returns the file and line that name this stage; `None` if no line does, for instance because the stage is implied by
-/// another system's policy.
+/// Finds the line of a definition that names this stage. Returns `None` if no line does, for instance because the stage
+/// is implied by a policy of another system.
 fn stage_line(definitions: &[StoredDefinition], stage: &str) -> Option<(String, u32)> {
     definitions.iter().find_map(|stored| {
         let mut lines = (first_line(stored)..).zip(stored.text.lines());
@@ -362,15 +364,16 @@ fn stage_line(definitions: &[StoredDefinition], stage: &str) -> Option<(String, 
     })
 }
 
-/// Returns the line of the file at which the stored text begins. Comments above the definition belong to the text.
+/// Returns the number of the line in its file at which a definition's stored text begins. The text includes comments
+/// above the definition, but `stored.line` does not count them.
 fn first_line(stored: &StoredDefinition) -> u32 {
     let is_before = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with('#');
     let before = u32::try_from(stored.text.lines().take_while(is_before).count()).unwrap_or(u32::MAX);
     stored.line.saturating_sub(before).max(1)
 }
 
-/// Shows a text with line numbers. If `has_targets` is true, the lines have anchors. Only one text on a page may have
-/// them.
+/// Shows a text with line numbers that start at `first`. If `has_targets` is true, links can lead to the lines; only
+/// one text on a page may have such targets, because their ids must be unique.
 pub(super) fn numbered(text: &str, first: u32, has_targets: bool) -> Markup {
     html! {
         pre.numbered tabindex="0" {

@@ -87,7 +87,8 @@ async fn decision(
 #[derive(Debug, Deserialize)]
 struct ReplayForm {}
 
-/// Shows how the live chains decide the requests with this uid now. Nothing is forwarded, counted or sent to webhooks.
+/// Shows how the live chains would decide the requests with this uid now. Nothing is forwarded, counted or sent to
+/// webhooks.
 async fn replay(
     State(api): State<Api>,
     Path(uid): Path<String>,
@@ -160,9 +161,9 @@ fn others(uid: &str, is_older: bool, found: &DecisionDetails) -> Markup {
     }
 }
 
-/// The servers to which the copied commands send requests.
+/// The addresses that the commands on the page use, which the user can copy.
 struct CommandTargets {
-    /// The URL of this port, as the browser addresses it.
+    /// The URL of the admin port, as the browser addresses it.
     admin: String,
     /// Whether requests to the admin port need a token.
     needs_token: bool,
@@ -196,7 +197,7 @@ impl CommandTargets {
     }
 }
 
-/// Shows a decision. It has its own heading if the page shows several decisions with the same uid.
+/// Shows one decision. Adds a heading if the page shows several decisions with the same uid.
 fn article(
     detail: &DecisionDetail,
     session: &Session,
@@ -223,8 +224,8 @@ fn article(
     }
 }
 
-/// Links to the playground, for each chain that saw the request. For users with the role Admin, the links include the
-/// request.
+/// Shows a link to the playground for each chain that handled the request. For users with the role Admin, the
+/// playground then contains the request.
 fn playground_links(detail: &DecisionDetail) -> Markup {
     let decision = &detail.decision;
     let chains: BTreeSet<_> = decision
@@ -275,7 +276,7 @@ pub(super) fn timeline(decision: &DecisionRecord) -> Markup {
         .stages
         .iter()
         .map(|stage| stage.start_microseconds + stage.microseconds);
-    // Stages in mode Audit may end after the request, so the scale includes their ends.
+    // Stages in mode Audit may end after the decision, so the scale of the timeline includes their ends.
     let whole = ends.chain([decision.microseconds, 1]).max().unwrap_or(1);
     html! {
         table.data.timeline {
@@ -325,7 +326,7 @@ fn stage_row(decision: &DecisionRecord, stage: &StageRecord, whole: u64) -> Mark
     }
 }
 
-/// Returns one text with all lines that the plugin logged.
+/// Returns all lines that the plugin of this stage logged, as one text.
 fn log(stage: &StageRecord) -> String {
     let mut text = String::new();
     for line in &stage.log {
@@ -381,7 +382,7 @@ fn changes(detail: &DecisionDetail, session: &Session) -> Markup {
     }
 }
 
-/// Returns the names of the stages whose patches were discarded because a later stage refused the request.
+/// Returns the names of the stages whose patches had no effect because a later stage refused the request.
 fn discarded(decision: &DecisionRecord) -> Vec<String> {
     decision
         .stages

@@ -6,13 +6,14 @@ use maud::{Markup, html};
 /// The number of unchanged lines that are shown before and after a difference.
 const CONTEXT: usize = 3;
 
-/// Two texts that have more bytes than this in total are not compared.
+/// The largest total size, in bytes, of two texts that are compared.
 const LONGEST: usize = 1 << 20;
-/// Texts are not compared if their numbers of lines, multiplied, exceed this: each pair of lines may take time.
+/// The largest product of the numbers of lines of two texts that are compared: in the worst case, each line is compared
+/// with each line of the other text.
 const PAIRS: usize = 16_000_000;
 
-/// Shows the lines of both texts near their differences. The result is empty if the texts are equal, and `None` if they
-/// are too long.
+/// Shows the lines around the differences of two texts, side by side. The result is empty if the texts are equal, and
+/// `None` if they are too long to compare.
 pub(super) fn side_by_side(titles: [&str; 2], before: &str, after: &str) -> Option<Markup> {
     if before.len() + after.len() > LONGEST || before.lines().count() * after.lines().count() > PAIRS {
         return None;
@@ -35,7 +36,7 @@ pub(super) fn unified(text: &str) -> Markup {
     }
 }
 
-/// Splits a unified diff into one part for each file.
+/// Splits a unified diff into one text for each file.
 fn files(text: &str) -> Vec<&str> {
     let mut starts: Vec<usize> = text.match_indices("--- ").map(|(start, _)| start).collect();
     starts.retain(|start| {
@@ -72,7 +73,7 @@ fn table(titles: [&str; 2], patch: &Patch<'_, str>) -> Markup {
     }
 }
 
-/// The lines of both texts that are shown next to each other, with their line numbers from 1.
+/// A row of the comparison: a line of the first text next to a line of the second text, each with its number.
 struct DiffRow<'t> {
     before: Option<(usize, &'t str)>,
     after: Option<(usize, &'t str)>,
@@ -83,7 +84,7 @@ struct DiffRow<'t> {
 fn rows<'t>(hunk: &Hunk<'t, str>) -> Vec<DiffRow<'t>> {
     let (mut old, mut new) = (hunk.old_range().start(), hunk.new_range().start());
     let mut rows: Vec<DiffRow<'t>> = Vec::new();
-    // The first row of the current change that still lacks a line of the second text.
+    // The index of the first row that has a removed line but no added line next to it yet.
     let mut free = 0;
     for line in hunk.lines() {
         let (Line::Context(text) | Line::Delete(text) | Line::Insert(text)) = line;
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_unified_diff_is_shown_file_by_file() {
-        // A removed line that begins with `--` looks like the header of a file.
+        // The removed line `-- b` is written as `--- b`, and so looks like the header of a file.
         let text = "--- a.yaml\n+++ a.yaml\n@@ -1,2 +1,2 @@\n a\n--- b\n+++ c\n--- /dev/null\n+++ new.yaml\n@@ -0,0 +1 @@\n+d\n";
         let html = unified(text).into_string();
         assert_eq!(html.matches("<table").count(), 2, "{html}");

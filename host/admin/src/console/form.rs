@@ -19,14 +19,15 @@ use crate::{
 
 const MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
 
-/// A form that changes something, from a user with the role Admin. Its body has at most `LIMIT` bytes.
+/// The fields of a form that changes something, and the user who sent it, who has the role Admin. The body has at most
+/// `LIMIT` bytes.
 #[derive(Debug)]
 pub(super) struct ChangeForm<T, const LIMIT: usize = SMALL_BODY> {
     pub(super) session: Session,
     pub(super) fields: T,
 }
 
-/// The hidden key in every form. The key proves that a page of this console sent the form.
+/// The hidden field that every form contains. Its secret value proves that a page of this console sent the form.
 #[derive(Deserialize)]
 struct FormKey {
     #[serde(default)]
@@ -80,7 +81,7 @@ pub(super) async fn text(head: &http::request::Parts, body: Body, limit: usize) 
     String::from_utf8(bytes.into()).map_err(|_| ApiError::Malformed("the form is not valid UTF-8".to_owned()))
 }
 
-/// Splits the names in a field at commas and spaces.
+/// Splits the text of a form field into names, which are separated by commas or spaces.
 pub(super) fn names(text: &str) -> Vec<String> {
     let names = text.split([',', ' ', '\n', '\r', '\t']);
     names.filter(|name| !name.is_empty()).map(str::to_owned).collect()

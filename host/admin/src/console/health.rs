@@ -1,4 +1,5 @@
-//! Shows everything on which the driver depends: listeners, servers, stores, watches, certificates, and disk space.
+//! Shows the health of everything on which the driver depends: listeners, servers, stores, watches, certificates, and
+//! disk space.
 
 use admittance::{Moment, Status, StorageStatus};
 use axum::{Router, extract::State, response::Response, routing::get};

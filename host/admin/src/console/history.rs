@@ -69,7 +69,7 @@ async fn list(session: Session, State(api): State<Api>) -> Response {
     page(&session, Section::History, "History", content)
 }
 
-/// The number of changed names that a row shows unfolded.
+/// The number of names of changed definitions that a row of the history shows before the user unfolds the list.
 const NAMES: usize = 3;
 
 pub(super) fn changed_names(names: &[String]) -> Markup {
@@ -96,7 +96,7 @@ pub(super) fn made_by(revision: &Revision) -> Markup {
     }
 }
 
-/// The revision to compare with; by default, the previous one.
+/// The revision with which the shown revision is compared; if `None`, the revision before the shown one.
 #[derive(Debug, Deserialize)]
 struct CompareQuery {
     from: Option<u64>,
@@ -199,7 +199,7 @@ fn modules(modules: &[RevisionModule]) -> Markup {
     }
 }
 
-/// Shows the modules that differ between two revisions, and a diff of their definitions.
+/// Shows how two revisions differ: the modules that changed, and a diff of the definitions.
 pub(super) fn comparison(comparison: &Comparison) -> Markup {
     html! {
         @if comparison.modules.is_empty() && comparison.text.is_empty() {
@@ -265,7 +265,7 @@ fn confirmation(session: &Session, number: u64, live: u64, differences: &Compari
     }
 }
 
-/// A confirmed rollback, with the revision that was live at that time.
+/// The form that confirms a rollback. `live` is the revision that was live when the form was shown.
 #[derive(Debug, Deserialize)]
 struct Rollback {
     live: u64,

@@ -8,7 +8,7 @@ use serde::de::IgnoredAny;
 
 use crate::error::ApiError;
 
-/// Returns whether a text begins with a method and a path and so cannot be an object.
+/// Returns whether a text begins with a method and a path, as HTTP text does and a JSON or YAML object does not.
 pub(super) fn is_http(text: &str) -> bool {
     start_line(text).is_some()
 }
@@ -22,7 +22,8 @@ fn start_line(text: &str) -> Option<(Method, Uri)> {
     Some((method.parse().ok()?, path.parse().ok()?))
 }
 
-/// Reads HTTP text as the front end reads requests, but does not fetch the stored object from the upstream.
+/// Reads a request from HTTP text as the front end reads it from a client, except that the stored object is not fetched
+/// from the upstream.
 pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiError> {
     let at = |line: usize, message: &str| mistake(format!("object:{line}:1: {message}"));
     let (method, uri) =
@@ -64,7 +65,8 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
     {
         let line = text.get(..begin).unwrap_or_default().matches('\n').count() + error.line();
         let (column, reason) = (error.column(), error.to_string());
-        // The parser's line number is cut off, because it counts from the start of the body, not of the whole text.
+        // The line number in the parser's message is cut off: it counts lines of the body, but users see the whole HTTP
+        // text.
         let reason = reason.split(" at line ").next().unwrap_or_default();
         return Err(mistake(format!(
             "object:{line}:{column}: the body is not JSON: {reason}"
@@ -82,7 +84,8 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
     })
 }
 
-/// Writes a request, or an example if there is none, as HTTP text; `None` if the dialect cannot express it.
+/// Writes a request as HTTP text, or an example if `request` is `None`. Returns `None` if the dialect has no HTTP form
+/// for it.
 pub(super) fn write(dialect: &dyn Dialect, request: Option<&Request>) -> Option<String> {
     let written = dialect.written(request)?;
     let object = Object::parse(written.body().as_str()).ok();

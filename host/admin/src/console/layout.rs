@@ -8,7 +8,7 @@ use maud::{DOCTYPE, Markup, html};
 use super::{alerts, assets, session::Session};
 use crate::{Overview, error::ApiError};
 
-/// A page in the navigation.
+/// A section of the console, which has an entry in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
     Overview,
@@ -44,7 +44,7 @@ pub(super) fn page(session: &Session, section: Section, title: &str, content: Ma
     page_with(&(session.sources.overview)(), session, section, title, &content)
 }
 
-/// Returns a page whose alerts are computed from the same state of the driver as its content.
+/// Returns a page whose alerts show the state in `overview`, so that they agree with a content that shows this state.
 pub(super) fn page_with(
     overview: &Overview,
     session: &Session,
@@ -56,7 +56,7 @@ pub(super) fn page_with(
     Html(markup.into_string()).into_response()
 }
 
-/// Returns a page with an error for this user. Its status is the API's status for this error.
+/// Returns a page that shows an error to this user. Its HTTP status is that of the API for the same error.
 pub(super) fn refusal(session: &Session, section: Section, error: &ApiError) -> Response {
     (
         error.status(),
@@ -74,7 +74,7 @@ pub(super) fn plain_page(title: &str, content: &Markup) -> Html<String> {
     Html(frame(title, None, content).into_string())
 }
 
-/// Returns the hidden field that every form needs, with the session's key.
+/// Returns the hidden field with the session's key. Every form contains it.
 pub(super) fn form_key(session: &Session) -> Markup {
     html! { input type="hidden" name="form_key" value=(session.form_key); }
 }
@@ -86,7 +86,7 @@ pub(super) fn forwarding_page(address: &str) -> Html<String> {
             head {
                 meta charset="utf-8";
                 meta http-equiv="refresh" content={ "0; url=" (address) };
-                // Without an icon, browsers request /favicon.ico.
+                // If a page names no icon, browsers request /favicon.ico, which does not exist.
                 link rel="icon" type="image/svg+xml" href=(assets::address("icon.svg"));
                 title { "Admittance" }
             }

@@ -1,4 +1,4 @@
-//! Shows decisions as they happen, and the rates of requests of each chain.
+//! Shows decisions as they are made, and the rates of requests of each chain.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -44,12 +44,12 @@ use crate::{
     route,
 };
 
-/// The time over which the requests of chains are counted.
+/// The time before now over which the rates of the chains are counted.
 const RATE_PERIOD: Duration = Duration::from_secs(60);
 const RATE_INTERVAL: Duration = Duration::from_secs(2);
-/// The shortest time between two groups of decisions. It leaves browsers time to render each group.
+/// The shortest time between two events with decisions. It leaves browsers time to render the decisions of each event.
 const GROUP_INTERVAL: Duration = Duration::from_millis(200);
-/// The maximum number of decisions in a group; older ones are skipped.
+/// The maximum number of decisions in an event. If there are more, the oldest ones are skipped.
 const GROUP: usize = 100;
 
 pub(super) fn router() -> Router<Api> {
@@ -58,7 +58,7 @@ pub(super) fn router() -> Router<Api> {
         .route("/live/events", get(events))
 }
 
-/// Reads the filter in a page's address. Browsers also send the empty fields of the form, which are ignored.
+/// Reads the filter from the query of a page's address. Browsers also send the form's empty fields, which are ignored.
 fn read(text: Option<String>) -> Result<DecisionQuery, ApiError> {
     let mut query: DecisionQuery = route::parameters("filter", &text.unwrap_or_default())?;
     for text in texts(&mut query) {
@@ -80,8 +80,8 @@ fn texts(query: &mut DecisionQuery) -> [&mut Option<String>; 6] {
     [chain, stage, namespace, user, text, since]
 }
 
-/// Returns the address of `page` with this filter. If `page` is a list, it begins with the newest decision whose id is
-/// smaller than `before`.
+/// Returns the address of `page` with this filter as its query. If `before` is given, the list on that page begins with
+/// the newest decision whose id is smaller.
 fn address_with(query: &DecisionQuery, page: &str, before: Option<u64>) -> String {
     let query = DecisionQuery {
         before,
@@ -143,7 +143,7 @@ async fn content(session: &Session, api: &Api, query: Option<String>) -> Result<
     })
 }
 
-/// The values that the filter's fields suggest.
+/// The values that the filter's form suggests for its fields.
 #[derive(Default)]
 struct Suggestions<'a> {
     chains: BTreeSet<String>,
@@ -191,7 +191,7 @@ fn filters(query: &DecisionQuery, suggestions: &Suggestions<'_>) -> Markup {
                 select name="chain" {
                     option value="" { "all" }
                     @for name in chains { option selected[chain == Some(name)] { (name) } }
-                    // A chain in the filter that is no longer live stays selected.
+                    // If the filter selects a chain that is no longer live, the form still offers that chain.
                     @if let Some(chain) = chain.filter(|chain| !chains.contains(*chain)) { option selected { (chain) } }
                 }
             }
@@ -246,8 +246,8 @@ pub(super) fn tone(verdict: DecisionVerdict) -> Tone {
     }
 }
 
-/// Returns the address of a decision. The address also contains the decision's id, because several decisions may have
-/// the same uid.
+/// Returns the address of a decision's page. It contains the uid and the decision's id, because several decisions may
+/// have the same uid.
 fn address(decision: &DecisionRecord) -> String {
     let uid = utf8_percent_encode(&decision.uid, NON_ALPHANUMERIC);
     format!("/decisions/{uid}#decision-{}", decision.id)
@@ -273,7 +273,7 @@ pub(super) fn row(decision: &DecisionRecord, is_new: bool, now: Moment) -> Marku
     }
 }
 
-/// Returns the kind of the object, without the `/` that follows an empty version.
+/// Returns the group, version and kind of the object, without the `/` that ends it if the version is empty.
 pub(super) fn kind(decision: &DecisionRecord) -> &str {
     decision.kind.trim_start_matches('/')
 }
@@ -284,12 +284,12 @@ fn would_be_denied(decision: &DecisionRecord) -> bool {
     stages.any(|stage| stage.mode == Mode::Audit && stage.result == "deny")
 }
 
-/// The length above which a message in a row is folded, in bytes.
+/// The size in bytes above which a message in the list is cut, and unfolds on request.
 const MESSAGE: usize = 240;
 
 fn folded(text: &str) -> Markup {
     let cut = text.get(..text.floor_char_boundary(MESSAGE)).unwrap_or(text);
-    // The message is cut between words, unless a word is as long as the limit.
+    // The message is cut between words. If its first word is as long as the limit, the message is cut within that word.
     let shown = cut.rsplit_once(' ').map_or(cut, |(words, _)| words);
     html! {
         @if cut.len() == text.len() { (text) }
@@ -297,7 +297,8 @@ fn folded(text: &str) -> Markup {
     }
 }
 
-/// Returns the message of a decision, or a note on each stage that changed the object, failed or had an exception.
+/// Returns the text that explains a decision: its message, or else a note on each stage that changed the object, failed
+/// or had an exception.
 fn why(decision: &DecisionRecord) -> String {
     if let Some(message) = &decision.message {
         return message.clone();
@@ -340,7 +341,7 @@ pub(super) const RATE_COLUMNS: [Column<'static>; 7] = [
     Number("p99"),
 ];
 
-/// Shows the rates of a chain; empty cells if it had no requests.
+/// Shows the cells of a table that contain a chain's rates. The cells are empty if no request matched the chain.
 pub(super) fn rate_cells(rates: Option<&ChainRates>) -> Markup {
     html! {
         @match rates {
@@ -421,7 +422,7 @@ async fn events(
     Sse::new(events).into_response()
 }
 
-/// The state of a connection of a page that follows decisions.
+/// The connection of a browser whose page shows decisions as they are made.
 struct FollowingPage {
     decisions: DecisionStream,
     _permit: Permit<Caller>,
@@ -431,7 +432,7 @@ struct FollowingPage {
     next: Instant,
 }
 
-/// The decisions that are sent as one event.
+/// The decisions that one event sends to a page.
 #[derive(Default)]
 struct DecisionGroup {
     decisions: VecDeque<LoggedDecision>,
@@ -439,7 +440,7 @@ struct DecisionGroup {
 }
 
 impl FollowingPage {
-    /// Waits for the next event; `None` when the session has ended or the driver stops.
+    /// Waits for the next event to send; returns `None` when the session has ended or the driver stops.
     async fn event(&mut self) -> Option<Event> {
         let next = self.next;
         let decisions = &mut self.decisions;
@@ -464,7 +465,7 @@ impl FollowingPage {
 }
 
 impl DecisionGroup {
-    /// Waits for a decision, and returns it with all further decisions that are already available.
+    /// Waits for the next decision, and returns it with all decisions that have arrived by then.
     async fn take(decisions: &mut DecisionStream) -> Option<Self> {
         let mut group = Self::default();
         group.add(decisions.next().await?);

@@ -51,7 +51,7 @@ const PAGES: &[ManualPage] = pages! {
 static TEXTS: LazyLock<Vec<ManualText>> =
     LazyLock::new(|| PAGES.iter().map(|page| ManualText::read(page.text)).collect());
 
-/// The maximum number of sections that a search lists.
+/// The maximum number of sections that the result of a search lists.
 const MOST_FOUND: usize = 100;
 
 pub(super) fn router() -> Router<Api> {
@@ -116,8 +116,8 @@ struct FoundSection {
     title: String,
 }
 
-/// Returns the sections that contain all of these words, ignoring case. Sections with all words in their titles come
-/// first.
+/// Returns the sections of the manual that contain all words of the query, ignoring case. Sections with all words in
+/// their titles come first.
 fn find(query: &str) -> Vec<FoundSection> {
     let query = query.to_lowercase();
     let has_all = |text: &str| {
@@ -143,7 +143,7 @@ fn find(query: &str) -> Vec<FoundSection> {
     found
 }
 
-/// A page as HTML, without its title.
+/// A page of the manual as HTML, without its title.
 #[derive(Debug, Default)]
 struct ManualText {
     title: String,
@@ -217,7 +217,8 @@ impl ManualText {
                 },
                 Event::End(TagEnd::Link) if drops_link => drops_link = false,
                 Event::Start(Tag::Image { .. }) | Event::End(TagEnd::Image) => {}
-                // Alignment would become inline styles, which the console's content security policy forbids.
+                // The columns' alignment is dropped: it would be written as inline styles, which the console's content
+                // security policy forbids.
                 Event::Start(Tag::Table(columns)) => {
                     events.push(Event::Start(Tag::Table(vec![Alignment::None; columns.len()])));
                 }
@@ -255,7 +256,8 @@ fn anchor(title: &str, earlier: &mut HashMap<String, usize>) -> String {
     }
 }
 
-/// Returns the address at which the console serves a link's target; `None` if the program does not contain it.
+/// Returns the address at which the console serves the target of a link in the manual; `None` if the program does not
+/// contain the target.
 fn address(target: &str) -> Option<Cow<'_, str>> {
     if target.contains("://") || target.starts_with('#') {
         return Some(target.into());

@@ -1,10 +1,11 @@
-//! Shows errors on the page of a form, with links to the lines of the form's texts that have mistakes.
+//! Shows the errors of a form above it, with links to the lines of the form's texts in which the mistakes are.
 
 use maud::{Markup, html};
 
 use crate::error::ApiError;
 
-/// The texts that may have mistakes: the name of each in error messages, and the form's field that contains it.
+/// The form's texts in which mistakes can be found. Each row: the text's name in error messages, and the form's field
+/// that contains it.
 const FIELDS: [(&str, &str); 4] = [
     ("chain", "definitions"),
     ("settings", "settings"),
@@ -55,7 +56,7 @@ struct MistakePosition<'a> {
 }
 
 impl<'a> MistakePosition<'a> {
-    /// Parses a message with a position, `chain:9:7: spec.stages: missing`.
+    /// Parses a message that begins with a text's name, a line and a column: `chain:9:7: spec.stages: missing`.
     fn parse(mistake: &'a str) -> Option<Self> {
         let (place, rest) = mistake.split_once(": ")?;
         let mut parts = place.split(':');

@@ -1,4 +1,4 @@
-//! Shows links to all pages and chains. On other pages, `/` or Ctrl K opens this list as a dialog.
+//! Shows links to all pages and chains. The page is opened as a dialog when the user presses `/` or Ctrl K on any page.
 
 use axum::{Router, extract::State, response::Response, routing::get};
 use maud::html;

@@ -10,7 +10,7 @@ use serde_json::Value;
 pub(super) use crate::health::{Tone, count};
 
 impl Tone {
-    /// Returns the name of the tone's class in the style sheet.
+    /// Returns the name of the CSS class that gives an element this tone's colour.
     pub(super) fn class(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -25,7 +25,7 @@ impl Tone {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Column<'a> {
     Text(&'a str),
-    /// A column with numbers, aligned right.
+    /// The name of a column with numbers, which are aligned right.
     Number(&'a str),
 }
 
@@ -46,7 +46,7 @@ pub(super) fn badge(tone: Tone, word: &str) -> Markup {
     html! { span.badge.(tone.class()) { (word) } }
 }
 
-/// Shows a cell with a number, in the colour of the tone unless the number is zero.
+/// Shows a table cell with a number. A number that is not zero has the colour of the tone.
 pub(super) fn number(label: &str, value: u64, tone: Option<Tone>) -> Markup {
     html! {
         td.number data-label=(label) {
@@ -58,12 +58,12 @@ pub(super) fn number(label: &str, value: u64, tone: Option<Tone>) -> Markup {
     }
 }
 
-/// Shows an active filter, with a link that removes it.
+/// Shows an active filter, with a link to `without`, the address of the page without this filter.
 pub(super) fn chip(text: &str, without: &str) -> Markup {
     html! { a.chip href=(without) title="Remove this filter" { (text) span aria-hidden="true" { "×" } } }
 }
 
-/// Shows the steps of a rollout. The step `present` is marked, and followed by `details`.
+/// Shows the steps of a rollout by their shares. The step `present` is marked, and `details` are shown next to it.
 pub(super) fn steps(shares: &[String], present: &str, details: &Markup) -> Markup {
     let index = shares.iter().position(|share| share == present);
     html! {
@@ -79,7 +79,7 @@ pub(super) fn steps(shares: &[String], present: &str, details: &Markup) -> Marku
     }
 }
 
-/// Draws a segment of a bar. Start and length are thousandths of the bar's length.
+/// Draws a coloured segment within a bar. `start` and `length` are thousandths of the bar's length.
 pub(super) fn segment(tone: Tone, start: u128, length: u128) -> Markup {
     html! {
         svg.bar.(tone.class()) viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
@@ -100,12 +100,12 @@ pub(super) fn meter(number: u64, limit: u64) -> Markup {
     segment(tone, 0, part)
 }
 
-/// Shows that a list is empty, and a link to the next step.
+/// Shows that a list is empty, and a link to what the user may do next.
 pub(super) fn empty(text: &str, address: &str, step: &str) -> Markup {
     html! { p.empty { (text) " " a href=(address) { (step) } } }
 }
 
-/// The size of the drawing area of a sparkline. The style sheet stretches it.
+/// The width and height of the drawing area of a sparkline. The style sheet stretches it.
 const SPARK: (u64, u64) = (100, 20);
 
 /// Draws values as a line from left to right. Screen readers read the label.
@@ -209,7 +209,7 @@ pub(super) fn duration(microseconds: u64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// Formats a percentile of durations, which is 0 if there were no requests.
+/// Formats a percentile of durations; if there were no requests, the percentile is 0, and a dash is shown.
 pub(super) fn latency(microseconds: u64) -> String {
     match microseconds {
         0 => NO_NUMBER.to_owned(),
@@ -217,7 +217,7 @@ pub(super) fn latency(microseconds: u64) -> String {
     }
 }
 
-/// The text that is shown in place of a number that does not exist.
+/// The text that tables show if there is no number.
 pub(super) const NO_NUMBER: &str = "–";
 
 #[cfg(test)]

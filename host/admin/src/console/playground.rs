@@ -47,7 +47,7 @@ pub(super) fn router() -> Router<Api> {
         .route("/playground/test-case", axum::routing::post(test_case))
 }
 
-/// The name of the edited chain in error messages. The page uses it to find the lines to mark.
+/// The name of the edited chain in error messages. A script finds the lines to mark in messages that begin with it.
 const NAME: &str = "chain";
 
 const EXAMPLE_CHAIN: &str = r#"apiVersion: admittance.dev/v1alpha1
@@ -84,7 +84,7 @@ spec:
 #[serde(default)]
 struct PlaygroundFields {
     definitions: String,
-    /// The settings by stage, in YAML or JSON.
+    /// The settings that replace those of stages, by stage, in YAML or JSON.
     settings: String,
     object: String,
     old_object: String,
@@ -93,9 +93,9 @@ struct PlaygroundFields {
     namespace: String,
     user: String,
     groups: String,
-    /// Whether to call the chain's webhooks.
+    /// Whether the evaluation calls the chain's webhooks.
     webhooks: bool,
-    /// Whether to return only the outcome, which a script inserts into the page.
+    /// Whether the reply contains only the outcome of the evaluation, which a script inserts into the page.
     outcome: bool,
 }
 
@@ -158,9 +158,9 @@ impl PlaygroundFields {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct PlaygroundQuery {
-    /// The phase and name of a live chain, such as `Mutating:pods`.
+    /// The phase and name of the live chain to edit, such as `Mutating:pods`.
     chain: Option<String>,
-    /// The uid of a decision whose request is evaluated. Default: the last request of the chain.
+    /// The uid of the decision whose request is filled in. Default: the last request of the chain.
     uid: Option<String>,
 }
 
@@ -181,8 +181,8 @@ async fn show(
 }
 
 impl PlaygroundQuery {
-    /// Returns the chain's definitions and a request: the request of the decision, or else the chain's last request. If
-    /// the log has no objects of that request, the request is an example.
+    /// Returns the initial content of the form: the chain's definitions and a request. The request is that of the
+    /// decision, or else the chain's last one; if the log does not have its objects, an example.
     async fn fields(self, api: &Api, session: &Session) -> Result<PlaygroundFields, ApiError> {
         let dialect = api.sources.dialect.as_deref();
         let example = dialect.and_then(|dialect| http_text::write(dialect, None));
@@ -192,8 +192,8 @@ impl PlaygroundQuery {
                 Some(parsed.map_err(|error| ApiError::Malformed(format!("chain: {error}")))?)
             }
             Some(_) => return Err(session.read_only_error()),
-            // If the example request is HTTP text, the front end is not for Kubernetes. The example chain is for
-            // Kubernetes, so the page shows a live chain instead.
+            // If the example is HTTP text, the front end does not speak Kubernetes' API. The example chain handles
+            // Kubernetes requests, so a live chain is shown instead of it.
             None if example.is_some() && session.may_change() => first_chain(api),
             None => None,
         };
@@ -227,8 +227,8 @@ fn first_chain(api: &Api) -> Option<ChainId> {
     })
 }
 
-/// Returns the request with this uid, or else the chain's last request. It is HTTP text if the front end's requests can
-/// be written as such, or else an AdmissionReview.
+/// Returns the request with this uid, or else the chain's last request. It is HTTP text if the front end's dialect has
+/// an HTTP form for it, and otherwise an AdmissionReview.
 async fn last_request(api: &Api, chain: String, uid: Option<String>) -> Result<Option<String>, ApiError> {
     let mut filter = DecisionFilter::default();
     filter.chain = Some(chain);
@@ -318,8 +318,8 @@ fn editor(name: &str, label: &str, text: &str, rows: u8) -> Markup {
         div.field {
             label for=(name) { (label) }
             code-editor {
-                // The text area begins with an additional line break, because HTML parsers drop the first line break in
-                // it.
+                // HTML parsers drop the first line break in a text area, so one line break is added that may be
+                // dropped.
                 textarea id=(name) name=(name) rows=(rows) spellcheck="false" autocapitalize="off" autocomplete="off" wrap="off" { "\n" (text) }
             }
         }
@@ -349,7 +349,7 @@ async fn run(
 
 fn outcome(evaluated: &Evaluated) -> Markup {
     let decision = &evaluated.decision;
-    // The editor completes settings with these schemas.
+    // A script completes the settings that the user types with the help of these schemas.
     let schemas = serde_json::to_string(&evaluated.settings_schemas).unwrap_or_default();
     html! {
         h2 data-schemas=(schemas) {

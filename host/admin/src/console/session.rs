@@ -28,15 +28,18 @@ use crate::{
 };
 
 pub(super) const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
-/// The maximum number of sessions per token. At the limit, a new session ends the token's oldest one.
+/// The maximum number of sessions that one token may have. When a further session begins, the token's oldest session
+/// ends.
 const MOST_SESSIONS: usize = 128;
 
-/// The user who sent a request. As an extractor, it replies with the sign-in page to unauthenticated clients.
+/// The user who sent a request, and the state that pages need. As an extractor, it replies to unauthenticated clients
+/// with the sign-in page.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(super) caller: Caller,
     pub(super) role: Role,
-    /// The secret key in every form that changes something. Pages of other sites cannot read the key.
+    /// The secret that every form of a page contains. Pages of other sites cannot read it, so they cannot send such
+    /// forms.
     pub(super) form_key: Arc<str>,
     /// The state of the driver, which every page shows.
     pub(super) sources: Arc<Sources>,
@@ -45,18 +48,18 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Returns whether the user may change something, so that pages show the controls for it.
+    /// Returns whether the user may change something. If not, pages leave out the controls for changes.
     pub(super) fn may_change(&self) -> bool {
         self.role >= Role::Admin
     }
 
-    /// Returns the error for a user with the role Read who opens a page that changes something.
+    /// Returns the error for a user who has only the role Read and opens a page for changes.
     pub(super) fn read_only_error(&self) -> ApiError {
         let caller = self.caller.clone();
         Denied::OnlyReads { caller }.into()
     }
 
-    /// Returns whether the session is still valid. Long-lived replies check this repeatedly.
+    /// Returns whether the session has not ended. A reply that streams events checks this repeatedly.
     pub(super) fn is_current(&self, api: &Api) -> bool {
         let Some(id) = &self.id else {
             return true;
@@ -75,7 +78,7 @@ pub(super) struct SessionId(String);
 pub(crate) struct Sessions {
     /// The sessions by the digests of their ids. Looking up a digest reveals nothing about an id through its timing.
     signed_in: Mutex<HashMap<Digest, SignedIn>>,
-    /// The form key of users who are identified without a session.
+    /// The form key that is used for all users without a session.
     form_key: Arc<str>,
 }
 
@@ -92,7 +95,7 @@ impl Sessions {
     pub(crate) fn new() -> Self {
         Self {
             signed_in: Mutex::default(),
-            // If the system provides no random numbers, the key is empty, and the console accepts no forms.
+            // If the operating system provides no random numbers, the key is empty, and the console accepts no forms.
             form_key: random().unwrap_or_default().into(),
         }
     }
@@ -149,7 +152,8 @@ impl SessionId {
         Some(Self(id.to_owned()))
     }
 
-    /// Returns the `Set-Cookie` header with the id. Scripts cannot read it, and only this site's pages send it.
+    /// Returns the `Set-Cookie` header that sets the session's cookie. Scripts cannot read the cookie, and browsers
+    /// send it only with requests of this site's pages.
     pub(super) fn cookie(&self, head: &Parts) -> (http::HeaderName, HeaderValue) {
         cookie(head, &self.0, LIFETIME)
     }
@@ -169,7 +173,8 @@ fn cookie(head: &Parts, value: &str, life: Duration) -> (http::HeaderName, Heade
     (SET_COOKIE, value)
 }
 
-/// Returns the name of the cookie. With TLS, its prefix `__Host-` makes browsers accept it only from this host.
+/// Returns the name of the session's cookie. With TLS, the name begins with `__Host-`, so browsers accept the cookie
+/// only from this host.
 fn cookie_name(is_tls: bool) -> &'static str {
     if is_tls { "__Host-admittance" } else { "admittance" }
 }
@@ -180,7 +185,7 @@ fn is_tls(head: &Parts) -> bool {
         .is_some_and(|client| client.is_tls)
 }
 
-/// Returns 256 random bits as text; `None` if the system provides none.
+/// Returns 256 random bits as text; `None` if the operating system provides none.
 fn random() -> Option<String> {
     let mut bytes = [0; 32];
     SystemRandom::new().fill(&mut bytes).ok()?;
@@ -198,7 +203,8 @@ impl FromRequestParts<Api> for Session {
     }
 }
 
-/// Returns the user of a request, or else the reply to send. The caller has checked the request's origin.
+/// Returns the user of a request, or else the reply that refuses the request. The caller has checked the request's
+/// origin.
 pub(super) fn require_session(head: &Parts, api: &Api) -> Result<Session, Box<Response>> {
     let id = SessionId::from_cookie(head);
     if let Some(id) = &id
@@ -291,7 +297,7 @@ mod tests {
             (&["admittances=a"], false, None),
             (&["admittance"], false, None),
             (&[], false, None),
-            // Without the prefix, another site could have set the cookie for this host.
+            // Over TLS, a cookie without the prefix `__Host-` is ignored, because another site could have set it.
             (&["admittance=a"], true, None),
             (&["__Host-admittance=a"], true, Some("a")),
         ] {

@@ -25,9 +25,9 @@ use crate::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SignInReason {
-    /// The request had no session.
+    /// The request had no session cookie, so the sign-in page shows no explanation.
     First,
-    /// The session is unknown: it has expired, or the program has restarted.
+    /// The cookie names an unknown session: the session has expired, or the program has restarted.
     Ended,
     /// The token of the session is no longer accepted.
     Revoked,
@@ -46,7 +46,7 @@ pub(super) fn router() -> Router<Api> {
 struct SignIn {
     #[serde(default)]
     token: String,
-    /// The address to open after signing in.
+    /// The address that the browser opens after the user has signed in.
     #[serde(default)]
     next: String,
 }
@@ -103,11 +103,12 @@ async fn sign_out(State(api): State<Api>, request: Request<Body>) -> Response {
     }
 }
 
-/// The sign-out form, which has no fields.
+/// The fields of the sign-out form, which are ignored.
 #[derive(Debug, Deserialize)]
 struct Ignored {}
 
-/// Returns the address to open after signing in. An address of another site is replaced by the console's first page.
+/// Returns the address to open after the user has signed in: `next`, or the console's first page if `next` leads to
+/// another site.
 fn own_address(next: &str) -> &str {
     let is_own = next.starts_with('/')
         && !next.starts_with("//")
@@ -115,14 +116,15 @@ fn own_address(next: &str) -> &str {
     if is_own { next } else { "/" }
 }
 
-/// Replies to a request without a session with the sign-in page. After signing in, the user gets the requested page.
+/// Returns the sign-in page for a request without a valid session. After signing in, the user gets the page that was
+/// requested.
 pub(super) fn required(head: &Parts, why: SignInReason) -> Response {
     let next = match head.method {
         http::Method::GET => head.uri.path_and_query().map_or("", |next| next.as_str()),
         _ => "",
     };
-    // The cookie stays: a script may send the first request after the end of the session, and the next page that the
-    // user opens can still say why the session ended.
+    // The cookie is not deleted. If this request came from a script, the next page that the user opens thus still shows
+    // why the session ended.
     unauthorized(why, next)
 }
 
@@ -136,8 +138,8 @@ fn unauthorized(why: SignInReason, next: &str) -> Response {
         .into_response()
 }
 
-/// Replies to a request without the session's cookie that follows a link on another site. The reply is a page that
-/// opens the address again, and then the browser sends the cookie.
+/// Replies to a request that follows a link on another site, and therefore has no session cookie. The reply is a page
+/// that opens the address again; the browser then sends the cookie.
 pub(super) fn sign_in_again(head: &Parts) -> Response {
     let address = head.uri.path_and_query().map_or("/", |next| next.as_str());
     layout::forwarding_page(address).into_response()

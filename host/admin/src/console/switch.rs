@@ -1,4 +1,4 @@
-//! Shows the controls that disable a stage for some time, or make it audit only.
+//! Shows the controls that disable a stage for some time, or put it into mode Audit for that time.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) fn router() -> Router<Api> {
         .route("/stages/enable", post(enable))
 }
 
-/// The durations that the console offers, in minutes. The command line accepts any.
+/// The durations for which the console can disable a stage, in minutes. The command line accepts any duration.
 const TIMES: [(u64, &str); 5] = [
     (15, "15 minutes"),
     (30, "30 minutes"),
@@ -37,7 +37,7 @@ const TIMES: [(u64, &str); 5] = [
     (24 * 60, "24 hours"),
 ];
 
-/// Shows whether the stage is disabled, and a form to change it.
+/// Shows whether the stage is disabled, and a form that disables or enables it.
 pub(super) fn switch(session: &Session, chain: &ChainStatus, stage: &StageStatus) -> Markup {
     let id = format!("{}:{}/{}", chain.phase, chain.name, stage.name);
     html! {

@@ -6,10 +6,10 @@ use url::Url;
 /// The sinks to which decisions are written, in addition to the log in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SinksConfig {
-    /// Of the decisions that allow a request unchanged, the share to write; `None` to write none of them. All other
-    /// decisions are always written.
+    /// The share to write of the decisions that allow a request unchanged; `None` to write none of them. Decisions that
+    /// refuse or change a request are always written.
     pub share: Option<Share>,
-    /// Whether to write the objects of requests too.
+    /// Whether to write the objects of requests together with the decisions.
     pub objects: bool,
     pub sqlite: Option<SqliteConfig>,
     pub ndjson: Option<NdjsonPlace>,
@@ -54,16 +54,17 @@ impl SqliteConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NdjsonPlace {
     StandardOutput,
-    /// A file to append to. It is reopened at SIGHUP, or after it was renamed or removed.
+    /// A file to which decisions are appended. It is reopened at SIGHUP, and after it was renamed or removed.
     File(PathBuf),
 }
 
-/// A server that receives JSON lines.
+/// A server that receives decisions as JSON lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpConfig {
     pub url: Url,
     /// The file with the bearer token, which is read again for each request.
     pub token_file: Option<PathBuf>,
-    /// The file with certificate authorities to trust for this server, in addition to the system's.
+    /// The file with the certificate authorities that are trusted for this server, in addition to the operating
+    /// system's.
     pub ca: Option<PathBuf>,
 }

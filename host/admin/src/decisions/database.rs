@@ -31,10 +31,10 @@ const CONNECTIONS: u32 = 4;
 
 const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// If the database is too large, one in `REMOVED_ONE_IN` decisions is deleted at a time, the oldest first.
+/// When the database is too large, the oldest decisions are deleted: one of `REMOVED_ONE_IN` decisions at a time.
 const REMOVED_ONE_IN: i64 = 10;
 
-/// The maximum number of values in a statement. SQLite allows 32,766.
+/// The maximum number of values that are bound to one SQL statement. SQLite allows 32,766.
 const MAX_VALUES: usize = 30_000;
 
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ struct Inner {
     pruned: Mutex<Option<Instant>>,
 }
 
-/// The column `objects`, in JSON: the request, and the object that resulted from it.
+/// The content of the column `objects`, in JSON: the request, and the object that resulted from it.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredObjects {
     review: Option<RecordedRequest>,
@@ -57,8 +57,8 @@ struct StoredObjects {
 
 impl DecisionDatabase {
     pub(super) async fn open(config: SqliteConfig) -> Result<Self, SinkError> {
-        // The file is created here because everybody could read it if SQLite created it. A pipe is refused because
-        // SQLite would wait for the pipe's writer.
+        // If SQLite created the file, everybody could read it, so it is created here. A pipe is refused because SQLite
+        // would wait for the pipe's writer.
         file::append(&config.file).map_err(|source| SinkError::File {
             path: config.file.clone(),
             source,
@@ -66,9 +66,9 @@ impl DecisionDatabase {
         let options = SqliteConnectOptions::new()
             .filename(&config.file)
             .auto_vacuum(SqliteAutoVacuum::Incremental)
-            // In this mode, readers see a consistent state during a write.
+            // With a write-ahead log, queries see a consistent state while decisions are written.
             .journal_mode(SqliteJournalMode::Wal)
-            // After a crash of the machine, the last decisions may be missing, but the database is consistent.
+            // With this setting, a crash of the machine may lose the last decisions, but the database stays consistent.
             .synchronous(SqliteSynchronous::Normal);
         let pool_options = SqlitePoolOptions::new().max_connections(CONNECTIONS);
         let pool = pool_options.connect_with(options).await?;
@@ -89,7 +89,7 @@ impl DecisionDatabase {
         })))
     }
 
-    /// Inserts the decisions that the database does not contain yet, and deletes old ones at intervals.
+    /// Inserts the decisions that the database does not contain yet. At intervals, also deletes old decisions.
     pub(super) async fn insert(&self, batch: &[DecisionDetail]) -> Result<(), SinkError> {
         let mut change = self.0.pool.begin().await?;
         let mut rows = Vec::with_capacity(batch.len());
@@ -136,7 +136,8 @@ impl DecisionDatabase {
         self.prune().await
     }
 
-    /// Returns up to `limit` of the newest decisions with ids smaller than `before`, and whether there are more.
+    /// Returns up to `limit` of the newest decisions that match the filter and have ids smaller than `before`, and
+    /// whether there are more.
     pub(super) async fn list(
         &self,
         filter: &DecisionFilter,
@@ -146,7 +147,8 @@ impl DecisionDatabase {
         let is_passage = filter.chain.is_some() || filter.stage.is_some();
         let mut select = QueryBuilder::<Sqlite>::new("SELECT d.record FROM ");
         if is_passage {
-            // `CROSS JOIN` makes SQLite begin with the passages, which have fewer matching rows and are sorted by id.
+            // `CROSS JOIN` makes SQLite read the table of passages first, which has fewer matching rows and is sorted
+            // by id.
             select.push(
                 "admittance_passages p CROSS JOIN admittance_decisions d ON d.id = p.id WHERE p.chain = ",
             );
@@ -188,7 +190,7 @@ impl DecisionDatabase {
             select.push(")");
         }
         select.push(format_args!(" ORDER BY {id} DESC LIMIT "));
-        // One decision more than the limit is read, to know whether there are more.
+        // If the query finds one decision more than the limit, there are more decisions.
         select.push_bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1));
         let mut records = select.build_query_scalar::<String>().fetch(&self.0.pool);
         let (mut decisions, mut bytes) = (Vec::new(), 0);
@@ -203,7 +205,8 @@ impl DecisionDatabase {
     }
 
     /// Returns at most `limit` of the newest decisions with this uid and ids smaller than `before`, oldest first, with
-    /// at most [`DecisionLog::PAGE_BYTES`] bytes in total. Also returns the number of older decisions.
+    /// at most [`DecisionLog::PAGE_BYTES`] bytes in total. Also returns the number of decisions with this uid that are
+    /// older than those.
     pub(super) async fn get(
         &self,
         uid: &str,
@@ -281,7 +284,7 @@ impl DecisionDatabase {
         Ok(())
     }
 
-    /// Returns the number of bytes of the database that are in use.
+    /// Returns the size of the database in bytes, without the pages that are free.
     async fn size(&self) -> Result<u64, SinkError> {
         let size: i64 = query_scalar(
             "SELECT (page_count - freelist_count) * page_size \
@@ -304,7 +307,8 @@ impl DecisionSink for DecisionDatabase {
     }
 }
 
-/// Returns the chains and stages under which a decision is listed, each with the decision's id.
+/// Returns the chains and stages that a decision passed, each pair with the decision's id. In further pairs, an empty
+/// name stands for any chain or any stage.
 fn passages_of(decision: &DecisionRecord) -> Vec<(&str, &str, u64)> {
     let mut passages = Vec::new();
     for row in &decision.stages {

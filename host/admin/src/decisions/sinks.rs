@@ -1,4 +1,5 @@
-//! Writes decisions to disk and servers without delaying requests: a full queue drops and counts further decisions.
+//! Writes decisions to disk and servers without delaying requests. If a sink's queue is full, further decisions are
+//! dropped and counted.
 
 mod events;
 mod http;
@@ -40,12 +41,13 @@ const QUEUE_BYTES: usize = 32 << 20;
 
 const BATCH: usize = 500;
 
-/// The time for which decisions are still put into queues after the driver was stopped.
+/// The time for which decisions are put into the queues after the driver was stopped, so that its last decisions are
+/// written.
 const LAST_ARRIVALS: Duration = Duration::from_millis(200);
 
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The reason why decisions cannot be written.
+/// The reason why a sink cannot write decisions.
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
     #[error("decisions.sqlite: {0}")]
@@ -72,7 +74,7 @@ pub enum SinkError {
 }
 
 impl SinkError {
-    /// Returns whether writing the same decisions again may succeed.
+    /// Returns whether the write may succeed if it is repeated.
     fn is_temporary(&self) -> bool {
         match self {
             Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500..),
@@ -82,7 +84,7 @@ impl SinkError {
     }
 }
 
-/// The sinks, which are open but receive no decisions until they are started.
+/// The opened sinks of a driver. They receive decisions once they are started.
 #[derive(Debug)]
 pub struct DecisionSinks {
     sinks: Vec<Box<dyn DecisionSink>>,
@@ -96,12 +98,12 @@ pub struct DecisionSinks {
 pub(super) trait DecisionSink: Debug + Send {
     fn name(&self) -> &'static str;
 
-    /// Returns how long the sink waits for more decisions after the first one of a batch; `None` if it does not wait.
+    /// Returns how long a batch waits for further decisions after its first one; `None` if it is written at once.
     fn gathering_time(&self) -> Option<Duration> {
         None
     }
 
-    /// Writes a batch. After a temporary error, the whole batch is written again.
+    /// Writes a batch of decisions. After a temporary error, this is called again with the whole batch.
     async fn write(&mut self, batch: &[DecisionDetail]) -> Result<(), SinkError>;
 }
 
@@ -111,11 +113,11 @@ struct SinkSelection {
     objects: bool,
 }
 
-/// A decision in a queue, with a permit for its memory.
+/// A decision in a sink's queue, with its permit for the queue's memory.
 type QueuedDecision = (LoggedDecision, OwnedSemaphorePermit);
 
 impl DecisionSinks {
-    /// Opens the sinks. Events are created in `cluster`. Must be called within a tokio runtime.
+    /// Opens the sinks. The sink for Events creates them in `cluster`. Must be called within a tokio runtime.
     pub async fn open(config: SinksConfig, cluster: Option<&Cluster>) -> Result<Self, SinkError> {
         let mut sinks: Vec<Box<dyn DecisionSink>> = Vec::new();
         let database = match config.sqlite {
@@ -169,7 +171,7 @@ pub struct RunningSinks {
 }
 
 impl RunningSinks {
-    /// Writes the decisions that are still in the queues, for a few seconds at most.
+    /// Writes the decisions that the queues contain, then returns. Gives up after a few seconds.
     pub async fn finish(self) {
         self.stop.cancel();
         let end = tokio::time::Instant::now() + SHUTDOWN_TIMEOUT;
@@ -196,7 +198,8 @@ async fn run(
     );
 }
 
-/// Puts decisions into the queue until the driver stops. The queue holds decisions of at most `bytes` bytes.
+/// Puts decisions into a sink's queue until the driver stops. Decisions that would let the queue exceed `bytes` bytes
+/// are dropped.
 async fn read(
     mut decisions: DecisionStream,
     queue: mpsc::UnboundedSender<QueuedDecision>,
@@ -224,7 +227,7 @@ async fn read(
                 let size = u32::try_from(decision.size()).unwrap_or(u32::MAX);
                 match room.clone().try_acquire_many_owned(size) {
                     Ok(permit) => {
-                        // The receiver exists as long as this sender.
+                        // Sending cannot fail, because the queue's receiver exists as long as this sender.
                         let _ = queue.send((decision, permit));
                     }
                     Err(_) => dropped.increment(1),
@@ -256,7 +259,7 @@ impl SinkSelection {
     }
 }
 
-/// Writes the queue in batches until it is closed and empty.
+/// Writes the decisions of a sink's queue in batches until the queue is closed and empty.
 async fn write(
     sink: &mut dyn DecisionSink,
     mut queue: mpsc::UnboundedReceiver<QueuedDecision>,
@@ -278,7 +281,7 @@ async fn write(
                     }
                 }
             };
-            // A batch that is still incomplete after this time is written as it is.
+            // If the batch is not full when this time is over, it is written as it is.
             let _ = tokio::time::timeout(time, gathering).await;
         }
         let mut batch = Vec::with_capacity(waiting.len());
@@ -295,12 +298,12 @@ async fn write(
                 dropped.increment(count);
             }
         }
-        // Dropping the written decisions frees their memory in the queue.
+        // Dropping the decisions releases their permits, so the queue has room for others.
         waiting.clear();
     }
 }
 
-/// Writes a batch, and retries as long as a retry may succeed.
+/// Writes a batch of decisions. After a temporary error, waits and writes the batch again.
 async fn write_with_retries(
     sink: &mut dyn DecisionSink,
     batch: &[DecisionDetail],

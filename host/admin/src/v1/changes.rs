@@ -1,4 +1,5 @@
-//! Changes the live table. A change is completed even if the client disconnects, and is logged with its user.
+//! Serves the routes that change the live table. A change continues even if its client disconnects, and the log names
+//! its user.
 
 use std::fmt::Display;
 
@@ -21,7 +22,7 @@ use crate::{
     },
 };
 
-/// The error statuses of every change.
+/// The error statuses of every route that changes the live table.
 const REFUSALS: &[u16] = &[404, 408, 409, 413, 415, 422, 503];
 
 pub(super) fn routes() -> [Route; 4] {
@@ -48,7 +49,7 @@ pub(super) fn routes() -> [Route; 4] {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ChangeQuery {
-    /// Whether the change is only validated, and its effect reported.
+    /// Whether to only validate the change and report its effect.
     #[serde(default)]
     dry_run: bool,
 }
@@ -56,10 +57,10 @@ struct ChangeQuery {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ApplyQuery {
-    /// Whether the change is only validated, and its effect reported.
+    /// Whether to only validate the change and report its effect.
     #[serde(default)]
     dry_run: bool,
-    /// The name to use for the text in error messages, such as its file name.
+    /// The name by which error messages refer to the text, such as its file name.
     #[serde(default)]
     name: Option<String>,
 }
@@ -135,7 +136,7 @@ pub(crate) async fn rolled_back(
     .await
 }
 
-/// Completes a change and logs it.
+/// Makes a change, and logs it with the client that requested it.
 async fn change<F>(
     caller: Option<Caller>,
     action: &'static str,
@@ -163,7 +164,7 @@ pub(crate) fn by(caller: Option<Caller>) -> String {
     caller.map(|caller| caller.to_string()).unwrap_or_default()
 }
 
-/// Runs a change in a task of its own. If the client disconnects, only this future is dropped; the change continues.
+/// Runs a change in a task of its own. The change thus continues if the client disconnects and this future is dropped.
 pub(super) async fn complete<T: Send + 'static, E: Into<ApiError> + Send + 'static>(
     work: impl Future<Output = Result<T, E>> + Send + 'static,
 ) -> Result<Json<T>, ApiError> {
@@ -216,7 +217,7 @@ mod tests {
         };
         tokio::select! {
             _ = complete(work) => unreachable!("it is not allowed to continue"),
-            // The client disconnects once the change has begun.
+            // When the change has begun, `select!` drops the request, as if the client had disconnected.
             () = begun.notified() => {}
         }
         go_on.notify_one();

@@ -28,7 +28,8 @@ use crate::{
     },
 };
 
-/// The interval of comments that keep the connection alive for clients and proxies.
+/// The interval at which a stream without events sends a comment, so that clients and proxies do not close the
+/// connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// The interval at which a stream checks whether the driver stops and whether the client may still follow.
@@ -137,7 +138,7 @@ async fn replay(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RatesQuery {
-    /// The number of seconds up to now over which requests are counted: 1 to 3600. Default: 60.
+    /// The length of the period in seconds, up to now, in which requests are counted: 1 to 3600. Default: 60.
     #[serde(default)]
     seconds: Option<u64>,
 }
@@ -182,7 +183,7 @@ async fn follow(call: Call<Nothing, DecisionQuery>) -> Result<DecisionEvents, Ap
     })
 }
 
-/// The reply that sends decisions as server-sent events.
+/// A reply that streams decisions to the client as server-sent events.
 struct DecisionEvents {
     decisions: DecisionStream,
     client: FollowingClient,
@@ -196,7 +197,7 @@ struct FollowingClient {
 }
 
 impl FollowingClient {
-    /// Returns the reason why the stream must end now, if there is one.
+    /// Returns the reason if the stream must end now: the driver stops, or the client may no longer follow.
     fn end(&self) -> Option<String> {
         if self.api.is_stopping() {
             return Some("the driver stops".to_owned());
@@ -224,7 +225,7 @@ impl FollowingClient {
 }
 
 impl DecisionEvents {
-    /// Returns the stream of events. Decisions are read when the client takes them, so a slow client delays no others.
+    /// Returns the stream of events. A decision is read when the client takes it, so a slow client delays nobody else.
     fn stream(self) -> impl Stream<Item = Result<Event, Infallible>> {
         let mut checks = tokio::time::interval(CHECK);
         checks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

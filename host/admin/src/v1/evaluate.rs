@@ -1,4 +1,4 @@
-//! Evaluates requests without any effect on the live table.
+//! Evaluates requests without changing the live table.
 
 use admittance::{EvaluateError, EvaluateOptions, Evaluated, EvaluatedChains, admission::Request};
 use admittance_definitions::ChainId;
@@ -17,10 +17,11 @@ use crate::{
 /// The error statuses of `/v1/evaluate` and `/v1/applies`.
 const REFUSALS: &[u16] = &[404, 408, 413, 415, 422, 503];
 
-/// The maximum number of concurrent replies of `/v1/applies`. A reply may evaluate all conditions with a large object.
+/// The maximum number of replies of `/v1/applies` at the same time. Each reply may evaluate all conditions with a large
+/// object.
 pub(crate) const EXPLANATIONS: usize = 1;
 
-/// The name of the definitions in messages, unless the request gives a name.
+/// The name by which messages refer to the definitions if the request gives none.
 const NAME: &str = "definitions";
 
 pub(super) fn routes() -> [Route; 2] {
@@ -71,7 +72,7 @@ async fn evaluate(
     }))
 }
 
-/// Evaluates a request, and logs the client.
+/// Evaluates a request with chains, and logs the client.
 pub(crate) async fn evaluated(
     api: &Api,
     caller: Option<Caller>,
@@ -80,7 +81,7 @@ pub(crate) async fn evaluated(
     evaluated_as(api, caller, request, request.request.request()?).await
 }
 
-/// Evaluates the request `described` instead of the request in `request`.
+/// Like [`evaluated`], but evaluates `described` instead of the request that `request` describes.
 pub(crate) async fn evaluated_as(
     api: &Api,
     caller: Option<Caller>,
@@ -138,7 +139,7 @@ async fn applies(
     applying(&call.api, &described).await.map(Json)
 }
 
-/// Returns which chains and stages would see the request.
+/// Returns which live chains and stages would be called for the described request.
 pub(crate) async fn applying(api: &Api, described: &DescribedRequest) -> Result<AppliesReply, ApiError> {
     let host = &api.sources.host;
     let _turn = api.explanations.acquire().await;

@@ -1,4 +1,4 @@
-//! Records requests as they are answered.
+//! Records requests while they are answered, and sends the records to the client.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -31,7 +31,7 @@ const MOST_COUNT: usize = 1_000_000;
 /// The media type of JSON values, one per line.
 const NDJSON: &str = "application/x-ndjson";
 
-/// The number of lines that are buffered for a client.
+/// The maximum number of recorded lines that wait until the client reads them.
 const WAITING: usize = 16;
 
 pub(super) fn route() -> Route {
@@ -48,16 +48,16 @@ pub(super) fn route() -> Route {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RecordQuery {
-    /// The maximum number of requests to record: 1 to 1,000,000. Default: 1000.
+    /// The number of requests after which the recording ends: 1 to 1,000,000. Default: 1000.
     #[serde(default)]
     count: Option<usize>,
-    /// The maximum duration of the recording in seconds: 1 to 3600. Default: 60.
+    /// The number of seconds after which the recording ends: 1 to 3600. Default: 60.
     #[serde(default)]
     seconds: Option<u64>,
     /// The share of the requests that is recorded, such as `10%`. Default: all.
     #[serde(default)]
     share: Option<String>,
-    /// JSON Pointers to values that are left out, with `*` for every key or index, such as
+    /// JSON Pointers to values that are left out of the records, with `*` for every key or index, such as
     /// `/spec/containers/*/env/*/value`. May be given more than once.
     #[serde(default)]
     redact: Vec<String>,
@@ -97,7 +97,7 @@ async fn record(call: Call<Nothing, RecordQuery>) -> Result<Records, ApiError> {
     config.redact = redact;
     let recording = call.api.sources.host.record(config);
     let (lines, waiting) = mpsc::channel(WAITING);
-    // The recording is a separate task, so that it ends in time even if the client does not read.
+    // A separate task makes the recording, so that it ends after this time even if the client reads nothing.
     tokio::spawn(async move {
         let _permit = permit;
         let _ = tokio::time::timeout(Duration::from_secs(seconds), send(recording, count, lines)).await;

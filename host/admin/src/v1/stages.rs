@@ -1,4 +1,4 @@
-//! Disables and enables stages, and steers rollouts. Neither needs the definitions or their stores.
+//! Disables and enables stages, and controls rollouts. For this, neither the definitions nor their stores are needed.
 
 use std::time::Duration;
 

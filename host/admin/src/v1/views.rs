@@ -72,7 +72,7 @@ pub(super) fn routes<S: JsonSchema + Send + 'static>() -> Vec<Route> {
     ]
 }
 
-/// The state of the driver, as JSON of the type `S`.
+/// The reply to `GET /v1/status`: the state of the driver, as JSON of the type `S`.
 struct StatusReply<S>(Value, PhantomData<S>);
 
 impl<S> IntoResponse for StatusReply<S> {
@@ -116,7 +116,7 @@ async fn revision(call: Call<RevisionPath>) -> Result<Json<RevisionDetail>, ApiE
     detail(&call.api.sources.host, call.path.revision, call.role).map(Json)
 }
 
-/// Returns a revision, without the texts that the caller must not see.
+/// Returns a revision with its definitions, but without the values that clients with this role must not see.
 pub(crate) fn detail(
     host: &Host,
     number: u64,
@@ -140,9 +140,9 @@ fn hides_grants(role: Option<Role>) -> bool {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DiffQuery {
-    /// The first revision, usually the older one.
+    /// The number of the revision to compare, usually the older one.
     from: u64,
-    /// The second revision.
+    /// The number of the revision with which it is compared.
     to: u64,
 }
 
@@ -161,7 +161,7 @@ async fn definitions(call: Call) -> Result<Json<DefinitionList>, ApiError> {
     }))
 }
 
-/// Returns the definitions, without the texts that the caller must not see.
+/// Returns the stored definitions, but without the values that the client must not see.
 async fn stored<P, Q>(call: &Call<P, Q>) -> Result<Vec<StoredDefinition>, ApiError> {
     let mut stored = call.api.sources.host.definitions().await?;
     if hides_grants(call.role) {
@@ -207,7 +207,7 @@ async fn candidates(call: Call) -> Result<Json<CandidateList>, ApiError> {
     Ok(Json(CandidateList { candidates }))
 }
 
-/// Returns the candidates, without the values that the caller must not see.
+/// Returns the reports on all candidates, but without the values that clients with this role must not see.
 pub(crate) fn candidates_for(host: &Host, role: impl Into<Option<Role>>) -> Vec<CandidateReport> {
     let mut candidates = host.candidates();
     if role.into() != Some(Role::Admin) {

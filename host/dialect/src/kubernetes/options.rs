@@ -1,4 +1,4 @@
-//! Reads the options of an operation from the query, as kube-apiserver does.
+//! Reads the options of an operation from the query of a request, as kube-apiserver does.
 
 use admittance_admission::{GroupVersionKind, Object};
 use form_urlencoded::parse;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::target::ResourceTarget;
 
-/// The types of query parameters.
+/// The type of a query parameter's value.
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Text,
@@ -15,7 +15,8 @@ enum Form {
     Numbers,
 }
 
-/// The resources and subresources that open a connection, each with the kind and the fields of its options.
+/// The requests that open a connection. Each row: the resource, the subresource, the kind of the options, and their
+/// fields.
 const CONNECT: [(&str, &str, &str, &[(&str, Form)]); 6] = [
     ("pods", "exec", "PodExecOptions", &STREAMS_AND_COMMAND),
     ("pods", "attach", "PodAttachOptions", &STREAMS),
@@ -47,7 +48,7 @@ const STREAMS_AND_COMMAND: [(&str, Form); 6] = [
     ("command", Form::Texts),
 ];
 
-/// Returns the kind of a connection's options, and the options as an object of that kind.
+/// Returns the kind of the options of a request that opens a connection, and the options as an object of that kind.
 pub(super) fn of_connection(
     target: &ResourceTarget,
     path: &str,
@@ -71,7 +72,7 @@ pub(super) fn of_connection(
         let values: Vec<String> = pairs.map(|(_, value)| value.into_owned()).collect();
         object.extend(read(&values, *form).map(|value| ((*name).to_owned(), value)));
     }
-    // kube-apiserver takes the path of a proxy connection from the URL, and ignores the query parameter `path`.
+    // As in kube-apiserver, the path of a proxy connection is taken from the URL, not from the query parameter `path`.
     if subresource == "proxy" && !target.subpath.is_empty() {
         let slash = if path.ends_with('/') { "/" } else { "" };
         object.insert("path".to_owned(), json!(format!("{}{slash}", target.subpath)));
@@ -85,7 +86,7 @@ fn read(values: &[String], form: Form) -> Option<Value> {
     Some(match form {
         Form::Text => json!(first),
         Form::Texts => json!(values),
-        // For a Boolean parameter, Kubernetes reads any value except `false` and `0` as true.
+        // Like Kubernetes, this reads any value of a Boolean parameter except `false` and `0` as true.
         Form::Flag => json!(!matches!(first.to_ascii_lowercase().as_str(), "false" | "0")),
         Form::Numbers => {
             let numbers = values.iter().flat_map(|value| value.split(','));
@@ -98,7 +99,7 @@ fn read(values: &[String], form: Form) -> Option<Value> {
     })
 }
 
-/// Returns the `CreateOptions` or `UpdateOptions` that a query contains.
+/// Returns the options in a query as an object of this kind, `CreateOptions` or `UpdateOptions`.
 pub(super) fn of_query(kind: &str, query: &str) -> Option<Object> {
     let mut object = Map::new();
     object.insert("kind".to_owned(), json!(kind));

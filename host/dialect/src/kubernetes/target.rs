@@ -5,34 +5,34 @@ use percent_encoding::percent_decode_str;
 
 use crate::{Rejection, RejectionKind};
 
-/// The resource that a path of the Kubernetes API names.
+/// The meaning of a path of the Kubernetes API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The path names a resource, or a collection of resources.
     Resource(ResourceTarget),
-    /// The path does not name a resource: discovery, `/version`, `/healthz`.
+    /// The path names no resource, such as `/version`, `/healthz`, or a path for discovery.
     Other,
 }
 
-/// The parts of a path below `/api/{version}` or `/apis/{group}/{version}`.
+/// The resource and object that a path below `/api/{version}` or `/apis/{group}/{version}` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceTarget {
-    /// The resource, in the version that the path names.
+    /// The resource, in the version that the path contains.
     pub resource: GroupVersionResource,
-    /// The namespace in the path. For a Namespace, it is the Namespace's own name.
+    /// The namespace in the path. If the object is itself a Namespace, this is its name.
     pub namespace: Option<String>,
-    /// The name of the object; `None` for a collection.
+    /// The name of the object; `None` if the path names a collection.
     pub name: Option<String>,
     /// The subresource, such as `status` or `exec`.
     pub subresource: Option<String>,
-    /// The decoded path after `proxy`, to which the API server connects; empty if there is none.
+    /// The decoded path after the subresource `proxy`, to which the API server connects; empty if there is none.
     pub subpath: String,
 }
 
-/// The subresources of namespaces. Their paths look like those of resources in a namespace.
+/// The subresources of Namespaces. In a path, they stand where a resource in a namespace would stand.
 const OF_NAMESPACES: [&str; 2] = ["status", "finalize"];
 
-/// The subresources of the core group that open a connection.
+/// The resources of the core group whose subresources open a connection, each with these subresources.
 const CONNECTS: [(&str, &[&str]); 3] = [
     ("pods", &["exec", "attach", "portforward", "proxy"]),
     ("services", &["proxy"]),
@@ -40,7 +40,7 @@ const CONNECTS: [(&str, &[&str]); 3] = [
 ];
 
 impl Target {
-    /// Parses the undecoded path of a URI.
+    /// Parses the path of a URI, which must not be decoded yet.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Target {
             ["apis", group, version, parts @ ..] => (*group, *version, parts),
             _ => return Ok(Self::Other),
         };
-        // Old clients put `watch` before the resource that they watch.
+        // The paths of old clients that watch a resource have the segment `watch` before the resource.
         let parts = match parts {
             ["watch", parts @ ..] => parts,
             parts => parts,
@@ -94,7 +94,7 @@ impl ResourceTarget {
     }
 }
 
-/// Decodes the segments of a path. A trailing slash is ignored.
+/// Splits a path into decoded segments. A trailing slash is ignored.
 fn segments(path: &str) -> Result<Vec<String>, Rejection> {
     let ambiguous = |what: &str| {
         let message = format!("the path {path:?} {what}: servers may read it differently");

@@ -148,7 +148,7 @@ fn the_objects_of_patches_deletions_and_connections_cannot_be_changed() {
         (request.kind.to_string(), request.name.as_str()),
         ("v1/Pod".to_owned(), "a")
     );
-    // With a body, the API server ignores `dryRun` in the query, and deletes the object.
+    // Since the request has a body, the API server ignores `dryRun` in the query and deletes the object.
     delete.uri = "/api/v1/namespaces/n/pods/a?dryRun=All".parse().unwrap();
     for (body, expected) in [("", true), (r#"{"kind":"DeleteOptions"}"#, false)] {
         let Ok(Reading::Fixed { request, .. }) = read(&delete, body) else {
@@ -174,7 +174,7 @@ fn the_objects_of_patches_deletions_and_connections_cannot_be_changed() {
             "ServiceProxyOptions",
             json!({"kind": "ServiceProxyOptions", "apiVersion": "v1", "path": "x/y"}),
         ),
-        // Encoded segments, a Pod named like the subresource and a query parameter do not change the path.
+        // An encoded segment, a Pod named `proxy` and a query parameter do not change the path of the connection.
         (
             "pods/proxy/%70roxy/%78/y/?path=other",
             "PodProxyOptions",

@@ -1,4 +1,4 @@
-//! Reads the parts of a request from its body, path, query and headers.
+//! Reads the parts of an admission request from the body, path, query and headers of an HTTP request.
 
 use std::borrow::Cow;
 
@@ -11,12 +11,12 @@ use crate::{Rejection, RejectionKind};
 
 /// The body of a request that is not a patch.
 pub(super) enum Document<'b> {
-    /// The body has no object for chains to judge.
+    /// The body contains no object, so there is nothing that chains could judge.
     Nothing,
-    /// There is no body, and the operation does not need one.
+    /// The body is empty, and the operation does not need a body.
     Empty,
     Whole {
-        /// The body in the spelling that the route configures.
+        /// The text of the body, with its keys in the spelling that the route configures.
         text: Cow<'b, str>,
         object: Object,
     },
@@ -38,7 +38,7 @@ impl Matched {
             };
         }
         let text = self.canonical(text)?;
-        // Servers differ on which of two equal keys they use.
+        // An object with the same key twice is refused, because servers differ in which of the two values they use.
         let whole = Object::parse_unique(&*text).map_err(malformed)?;
         let part = match self.part(&text)? {
             None => return Ok(Document::Nothing),
@@ -52,7 +52,7 @@ impl Matched {
         Ok(Document::Whole { text, object })
     }
 
-    /// Returns a document with its keys in the spelling that the route configures.
+    /// Returns a JSON text with its keys in the spelling that the route configures.
     pub(super) fn canonical<'t>(&self, text: &'t str) -> Result<Cow<'t, str>, Rejection> {
         match self.route.spelling.canonical(text) {
             Ok(canonical) => Ok(canonical.map_or(Cow::Borrowed(text), Cow::Owned)),
@@ -64,7 +64,8 @@ impl Matched {
         }
     }
 
-    /// Returns the text of the object in a body; `None` if the body has no object, and the route does not require one.
+    /// Returns the text of the object in a body. Returns `None` if the body has no object and the route does not
+    /// require one.
     pub(super) fn part<'t>(&self, text: &'t str) -> Result<Option<&'t str>, Rejection> {
         let route = &self.route.route;
         match route.object.locate(text).and_then(|place| text.get(place)) {
@@ -74,7 +75,7 @@ impl Matched {
         }
     }
 
-    /// Builds the admission request. `body` is empty if the request has none.
+    /// Builds the admission request. `body` is empty if the HTTP request has no body.
     pub(super) fn request(
         &self,
         head: &Parts,
@@ -114,7 +115,7 @@ impl Matched {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Returns the first value from these sources that is not empty.
+    /// Returns the first value in `sources` that is not empty.
     pub(super) fn first(
         &self,
         sources: &[ValueSource],
@@ -137,8 +138,8 @@ impl Matched {
         Ok(None)
     }
 
-    /// Returns the string at a pointer into the body. If the body is the object, the string is taken from its parsed
-    /// head where possible.
+    /// Returns the string at a pointer into the body. If the body is the object, common fields are taken from the
+    /// object's parsed head.
     fn text_at(
         &self,
         body: &str,
@@ -198,7 +199,7 @@ fn from_header(head: &Parts, name: &http::HeaderName) -> Result<Option<String>, 
         .map_err(|_| malformed(format!("the header {name} is not plain text")))
 }
 
-/// Returns the string at a pointer; `None` if it is absent or null.
+/// Returns the string at a pointer into a body; `None` if it is absent or null.
 fn text_at(body: &str, pointer: &Pointer) -> Result<Option<String>, Rejection> {
     let value = pointer.locate(body).and_then(|place| body.get(place));
     match value {

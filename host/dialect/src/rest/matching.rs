@@ -1,4 +1,4 @@
-//! Finds the route of a request. The method and path are read in every way in which servers may read them.
+//! Finds the route of a request. Its method and path are interpreted in every way in which servers may interpret them.
 
 use std::sync::Arc;
 
@@ -50,7 +50,8 @@ impl Matched {
         Arc::ptr_eq(&self.route, &other.route) && self.parameters == other.parameters
     }
 
-    /// Converts the parameters to lower case, like a server that ignores the case of paths.
+    /// Converts the values of the parameters to lower case, to compare them as a server does that ignores the case of
+    /// paths.
     fn in_one_case(&self) -> Self {
         let parameters = self.parameters.iter();
         Self {
@@ -63,7 +64,8 @@ impl Matched {
 }
 
 impl Rest {
-    /// Returns the first route that matches the method and this decoding of the path.
+    /// Returns the first route that matches the method and `path`, which is one of the possible decodings of the
+    /// request's path.
     fn find(&self, method: &Method, path: &str) -> Option<Matched> {
         self.routes
             .iter()
@@ -71,7 +73,8 @@ impl Rest {
             .find_map(|route| Matched::new(route, &route.template, path, path::parameter))
     }
 
-    /// Returns whether a server that ignores case could match this path to a route or parameters other than `first`.
+    /// Returns whether a server that ignores case could match this path to another route than `first`, or to other
+    /// parameters.
     fn is_other(&self, first: Option<&Matched>, method: &Method, path: &str) -> bool {
         let find = |template: fn(&PreparedRoute) -> &Router<()>, path: &str| {
             self.routes
@@ -104,7 +107,7 @@ impl Rest {
             ));
         }
         let Some(lenient) = path::lenient(path) else {
-            // The path cannot be read, but no route has this method, so no server can match it to a route.
+            // The path cannot be decoded. But if no route has this method, no server can match the request to a route.
             if is_known(method) && !self.routes.iter().any(|route| route.takes(method)) {
                 return Ok(None);
             }
@@ -131,7 +134,7 @@ impl Rest {
         Ok(first)
     }
 
-    /// Returns whether any server could match the path to a route, with any method.
+    /// Returns whether any server could match this path to the path of a route. The method is not compared.
     pub(super) fn may_be_routed(&self, path: &str) -> bool {
         let Some(lenient) = path::lenient(path) else {
             return true;
@@ -145,7 +148,7 @@ impl Rest {
         })
     }
 
-    /// Classifies a request without a route.
+    /// Decides what happens to a request that no route matches.
     pub(super) fn unmatched(&self, head: &Parts) -> Class {
         let is_read = is_read(&head.method);
         match self.unmatched {
@@ -154,7 +157,8 @@ impl Rest {
                 RejectionKind::Unmatched,
                 "no route matches this method and path, and unmatched writes are refused",
             )),
-            // Servers may handle an unknown method in any way.
+            // A server may treat an unknown method like any other, so the request is refused if its path could belong
+            // to a route.
             Unmatched::Pass if !is_known(&head.method) && self.may_be_routed(head.uri.path()) => {
                 Class::Refuse(ambiguous("its method is unknown"))
             }

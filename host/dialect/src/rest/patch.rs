@@ -1,4 +1,5 @@
-//! Applies a client's patch, so that stages see the result, and forwards their changes as a patch of the same type.
+//! Applies a client's patch to the stored object, so that stages see the result. The stages' changes are forwarded as a
+//! patch of the same type.
 
 use admittance_admission::{MergePatch, Object, Patch, PatchError};
 use bytes::Bytes;
@@ -11,7 +12,7 @@ const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const JSON: &str = "application/json";
 
-/// A client's patch. It is applied to the stored object, in the form that a request body of the route has.
+/// A client's patch. It applies to a body of the route that contains the stored object.
 pub(super) enum ClientPatch {
     /// A merge patch with its keys in the spelling that the route configures.
     Merge(MergePatch),
@@ -28,12 +29,12 @@ impl ClientPatch {
 }
 
 impl Matched {
-    /// Returns whether stages see the result of the request's patch instead of its body.
+    /// Returns whether the request is a patch and stages see its result instead of its body.
     pub(super) fn is_applied(&self, head: &Parts) -> bool {
         head.method == Method::PATCH && self.route.route.applies_patches()
     }
 
-    /// Parses the patch in a body; returns `None` if the patch does not change the object.
+    /// Parses the body of a request as a patch. Returns `None` if the patch does not change the object.
     pub(super) fn parse_patch(&self, head: &Parts, body: &Bytes) -> Result<Option<ClientPatch>, Rejection> {
         let text = std::str::from_utf8(body).map_err(malformed)?;
         let is_optional = self.route.route.optional;
@@ -47,7 +48,7 @@ impl Matched {
                 .map_err(refused),
             PatchType::Merge => {
                 let text = self.canonical(text)?;
-                // The patch only changes fields outside the object.
+                // The patch changes only fields of the body that are outside the object.
                 if is_optional && self.part(&text)?.is_none() {
                     return Ok(None);
                 }
@@ -82,7 +83,7 @@ impl Matched {
         }
     }
 
-    /// Reads a patch as an update to the patched object.
+    /// Reads a patch as an update of the stored object to the result of the patch.
     pub(super) fn read_patch(&self, head: &Parts, body: &Bytes) -> Result<Reading, Rejection> {
         let Some(patch) = self.parse_patch(head, body)? else {
             return Ok(Reading::Nothing);
@@ -90,14 +91,16 @@ impl Matched {
         let stored = self.stored(head)?;
         let result = patch.apply(&self.body_of(&stored)?).map_err(refused)?;
         let text = result.text();
-        // If a key has another spelling, a server that ignores case would read another object than the chains.
+        // If a key of the result had another spelling, a server that ignores case could read another object than the
+        // chains.
         let is_plain = Object::parse_unique(text).is_ok() && *self.canonical(text)? == *text;
         if !is_plain {
             return Err(ambiguous(
                 "the result of the patch has a key twice, or not in the spelling of the API",
             ));
         }
-        // The stored object was fetched by the names in the request, which the patch must not change.
+        // The stored object was fetched by the name and namespace in the path and query. If the patch changes them, it
+        // is refused.
         if self.stored_uri(head, text)? != self.stored_uri(head, "")? {
             return Err(ambiguous("the patch names another object than the request"));
         }
@@ -119,7 +122,7 @@ impl Matched {
         })
     }
 
-    /// Returns the client's patch combined with the changes of the chains.
+    /// Returns the client's patch, extended by the changes of the chains.
     pub(super) fn write_patch(
         &self,
         head: &Parts,
@@ -158,7 +161,7 @@ impl Matched {
         stored.ok_or_else(|| malformed("it is a patch, and the stored object is not known"))
     }
 
-    /// Returns a request body of this route that contains only the object.
+    /// Returns a body of this route that contains the object at the configured path, and nothing else.
     fn body_of(&self, object: &Object) -> Result<Object, Rejection> {
         let place = &self.route.route.object;
         if place.segments().is_empty() {

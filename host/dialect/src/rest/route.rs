@@ -3,13 +3,13 @@ use http::{HeaderName, Method};
 
 use crate::{Pattern, Pointer};
 
-/// The routes of a JSON API. Chains apply to requests that match a route.
+/// The routes of a JSON API. Chains see the requests that match a route.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RestConfig {
-    /// The routes, in the order in which they are tried.
+    /// The routes. Each request belongs to the first of them that matches.
     pub routes: Vec<Route>,
-    /// The handling of writes that match no route.
+    /// The handling of writes that no route matches.
     pub unmatched: Unmatched,
 }
 
@@ -23,7 +23,7 @@ impl RestConfig {
     }
 }
 
-/// The handling of writes that match no route. Every method except GET, HEAD, OPTIONS and TRACE is a write.
+/// The handling of writes that no route matches. Every method except GET, HEAD, OPTIONS and TRACE is a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unmatched {
     /// Refuses the request, so that no write bypasses the chains.
@@ -35,60 +35,63 @@ pub enum Unmatched {
 
 keywords!(Unmatched, "value of `unmatched`": Refuse = "refuse", Pass = "pass");
 
-/// Describes which requests match, and where they contain the parts of the admission request.
+/// Describes the HTTP requests to which the route applies, and where they contain the parts of the admission request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Route {
-    /// The methods that match.
+    /// The methods of the requests to which the route applies.
     pub methods: Vec<Method>,
-    /// A path with parameters, such as `/v1/job/{id}`. `{*id}` matches the rest of the path.
+    /// The path of the requests, with parameters, such as `/v1/job/{id}`. `{*id}` matches the rest of the path.
     pub path: String,
     /// The operation of the admission request.
     pub operation: Operation,
-    /// The resource that the rules of chains match.
+    /// The resource of the admission request, which the rules of chains match.
     pub resource: GroupVersionResource,
-    /// The subresource, such as `scale`; `None` for the resource itself.
+    /// The subresource of the admission request, such as `scale`; `None` for the resource itself.
     pub subresource: Option<String>,
-    /// The source of the object's kind.
+    /// The part of a request from which the kind of the object is read.
     pub kind: KindSource,
-    /// The sources of the namespace: the first value that is not empty applies. The order must be the control plane's.
-    /// Otherwise a client could name one namespace to the chains and another to the control plane.
+    /// The parts of a request from which the namespace is read: the first value that is not empty is used. Their order
+    /// must be that of the control plane, because otherwise a client could show one namespace to the chains and another
+    /// to the control plane.
     pub namespace: Vec<ValueSource>,
-    /// The sources of the name, in the control plane's order, as for the namespace.
+    /// The parts of a request from which the name is read, in the order of the control plane, as for the namespace.
     pub name: Vec<ValueSource>,
     /// The path of the object in the body. Default: the whole body.
     pub object: Pointer,
-    /// Whether a body without an object passes instead of being refused. Default: false.
+    /// Whether a body without an object is forwarded; if false, it is refused. Default: false.
     pub optional: bool,
     /// The fields of the object that no stage may change. Default: the fields from which name, namespace and kind are
     /// read.
     pub identity: Option<Vec<Pointer>>,
-    /// Further keys of the body, in their correct spelling. Other spellings are rewritten, because servers written in
-    /// Go ignore the case of keys. The keys in the route's pointers are always rewritten.
+    /// The correct spelling of keys of the body that none of the route's pointers contains. The body is rewritten to
+    /// this spelling, because servers written in Go ignore the case of keys. Keys in the route's pointers are always
+    /// rewritten.
     pub spellings: Vec<Pattern>,
-    /// Whether the request is a dry run, whose result the control plane does not store.
+    /// Whether the route's requests are dry runs, whose result the control plane does not store.
     pub dry_run: bool,
-    /// The query for the stored object, if it is to be fetched. Stages then see the old object, and the result of a
-    /// PATCH.
+    /// The query that fetches the stored object; `None` if it is not fetched. With it, stages see the old object and
+    /// the result of a PATCH.
     pub get: Option<StoredRoute>,
-    /// Whether stages see the body of a PATCH, although it is only a part of the object. A route that creates or
-    /// updates with PATCH needs `partial` or `get`.
+    /// Whether stages see the body of a PATCH, although it contains only a part of the object. A route with PATCH and
+    /// the operation CREATE or UPDATE needs either `partial` or `get`.
     pub partial: bool,
-    /// The type of patch in a PATCH with the media type `application/json` or without one.
+    /// The type of a patch whose media type is `application/json` or missing.
     pub default_patch_type: PatchType,
 }
 
-/// The query with which the stored object of a route is fetched.
+/// Describes the query that fetches the object that the upstream has stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredRoute {
-    /// The path and query, with placeholders: `/v1/job/{id}?namespace={namespace}`. `{name}` and `{namespace}` stand
-    /// for the name and namespace of the admission request if the route has sources for them; other placeholders are
-    /// parameters of the route's path. Default: the path of the client's request, without its query.
+    /// The path and query of the stored object, with placeholders: `/v1/job/{id}?namespace={namespace}`. `{name}` and
+    /// `{namespace}` stand for the name and namespace of the admission request, if the route says where to read them;
+    /// other placeholders are parameters of the route's path. Default: the path of the client's request, without its
+    /// query.
     pub path: Option<String>,
-    /// The path of the object in the reply. Default: the whole body.
+    /// The path of the object in the body of the reply. Default: the whole body.
     pub pointer: Pointer,
-    /// The headers that are copied from the client's request, in addition to `Authorization`, `Cookie` and `Host`. They
-    /// must not select a part or a version of the object.
+    /// The headers of the client's request that are copied to the query, besides `Authorization`, `Cookie` and `Host`.
+    /// They must not select a part or a version of the object.
     pub headers: Vec<HeaderName>,
 }
 
@@ -104,32 +107,32 @@ pub enum PatchType {
 
 keywords!(PatchType, "value of `patch`": Merge = "merge", Json = "json");
 
-/// The source of the kind of an object.
+/// The part of a request from which the kind of the object is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KindSource {
     /// Every object of the route is of this kind.
     Fixed(String),
-    /// The field of the body at this path has the kind.
+    /// The string at this path in the body is the kind.
     Pointer(Pointer),
 }
 
-/// The source of a name or namespace.
+/// The part of a request from which a name or namespace is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueSource {
     /// Every request of the route has this value.
     Fixed(String),
-    /// A parameter of the path template has the value.
+    /// The path parameter with this name contains the value.
     Path(String),
-    /// A query parameter has the value.
+    /// The query parameter with this name contains the value.
     Query(String),
-    /// The header with this name has the value.
+    /// The header with this name contains the value.
     Header(HeaderName),
-    /// The field of the body at this path has the value.
+    /// The string at this path in the body is the value.
     Pointer(Pointer),
 }
 
 impl Route {
-    /// Returns a route whose object is the whole body, without sources for a namespace and a name.
+    /// Returns a route whose object is the whole body, and whose requests have no name and namespace.
     pub fn new(
         methods: impl IntoIterator<Item = Method>,
         path: impl Into<String>,
@@ -161,12 +164,12 @@ impl Route {
         self.path.contains(&format!("{{{name}}}")) || self.path.contains(&format!("{{*{name}}}"))
     }
 
-    /// Returns whether stages see the result of a PATCH instead of its body.
+    /// Returns whether a PATCH of the route is applied to the stored object, so that stages see the result.
     pub(super) fn applies_patches(&self) -> bool {
         self.get.is_some() && !matches!(self.operation, Operation::Delete | Operation::Connect)
     }
 
-    /// Returns the fields of the body from which name, namespace and kind are read.
+    /// Returns the pointers to the fields of the body from which name, namespace and kind are read.
     pub(super) fn body_pointers(&self) -> impl Iterator<Item = &Pointer> {
         let kind = match &self.kind {
             KindSource::Pointer(pointer) => Some(pointer),

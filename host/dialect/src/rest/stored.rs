@@ -1,4 +1,4 @@
-//! Builds the query that fetches the stored object from the upstream.
+//! Builds the query that fetches from the upstream the object that it has stored.
 
 use admittance_admission::Operation;
 use bytes::Bytes;
@@ -26,12 +26,13 @@ enum Placeholder {
     Name,
     Namespace,
     Parameter(String),
-    /// A parameter whose value may contain slashes.
+    /// A path parameter `{*id}`, whose value may contain slashes.
     Rest(String),
 }
 
 impl StoredPath {
-    /// Parses the configured path; returns `None` if there is none, so that the path of the client's request is used.
+    /// Parses the path of the stored object that the route configures. Returns `None` if it configures none, so that
+    /// the path of the client's request is used.
     pub(super) fn new(route: &Route) -> Result<Option<Self>, RouteProblem> {
         let Some(text) = route.get.as_ref().and_then(|get| get.path.as_ref()) else {
             return Ok(None);
@@ -59,7 +60,7 @@ impl StoredPath {
     }
 }
 
-/// Finds mistakes in a route's settings for patches and for the stored object.
+/// Returns the mistakes in a route's fields about patches and the stored object, each with the name of the field.
 pub(super) fn mistakes(route: &Route) -> Vec<(&'static str, RouteProblem)> {
     let changes = matches!(route.operation, Operation::Create | Operation::Update);
     let patches = changes && route.methods.contains(&Method::PATCH);
@@ -86,7 +87,8 @@ pub(super) fn mistakes(route: &Route) -> Vec<(&'static str, RouteProblem)> {
 }
 
 impl Matched {
-    /// Returns the query for the stored object; `None` if the chains do not need the object.
+    /// Returns the query for the stored object. Returns `None` if the route does not fetch it, or if the request does
+    /// not change an object.
     pub(super) fn stored_query(&self, head: &Parts, body: &Bytes) -> Result<Option<StoredQuery>, Rejection> {
         let Some(get) = &self.route.route.get else {
             return Ok(None);
@@ -122,7 +124,7 @@ impl Matched {
         }))
     }
 
-    /// Returns the path and query of the stored object, for a request with this body.
+    /// Returns the path and query that fetch the stored object for a request with this body.
     pub(super) fn stored_uri(&self, head: &Parts, body: &str) -> Result<Uri, Rejection> {
         let Some(StoredPath(template)) = &self.route.stored_path else {
             // The query of the client's request may select a part or another version of the object, so it is left out.

@@ -18,7 +18,7 @@ fn pointer(text: &str) -> Pointer {
     text.parse().unwrap()
 }
 
-/// Returns the route that registers jobs, as in the example for Nomad.
+/// Returns the route with which Nomad registers jobs, as in the example configuration.
 fn register(path: &str) -> Route {
     Route {
         namespace: vec![
@@ -136,11 +136,11 @@ const MANY_READINGS: &str = concat!(
     "%2525253f./%25255c;%255c;%5c;%252523./a%5cb;%255cc%3bd/%25255c;%255c;%5c;%252523./%2525203b;%253b/a%252f..%255c.",
 );
 
-/// A lenient server may match each of these paths to a route.
+/// Lenient servers could match these paths to a route, so writes to them are inspected or refused.
 #[test]
 #[rustfmt::skip]
 fn no_spelling_of_a_path_bypasses_a_route() {
-    // (why, method, path, class with `Unmatched::Refuse`, class with `Unmatched::Pass`)
+    // (case, method, path, classification if `unmatched` is `Refuse`, classification if it is `Pass`)
     for (why, method, path, refuse, pass) in [
         ("differs from the API", "PUT", "/v1/jobs", "inspect", "inspect"),
         ("a slash at the end", "PUT", "/v1/jobs/", "inspect", "inspect"),
@@ -151,7 +151,7 @@ fn no_spelling_of_a_path_bypasses_a_route() {
         ("encoded dot segments", "PUT", "/x/%2e%2E/v1/jobs", "inspect", "inspect"),
         ("an encoded letter", "PUT", "/v1/%6aobs", "inspect", "inspect"),
         ("an encoded slash", "PUT", "/v1%2Fjobs", "inspect", "inspect"),
-        // Java servers cut off a segment at a semicolon.
+        // Servers written in Java cut off a segment at a semicolon.
         ("a parameter of a segment", "PUT", "/v1/jobs;x", "ambiguous", "ambiguous"),
         ("with a value", "PUT", "/v1;a=b/jobs", "ambiguous", "ambiguous"),
         ("an encoded semicolon", "PUT", "/v1/jobs%3Bx", "ambiguous", "ambiguous"),
@@ -176,7 +176,7 @@ fn no_spelling_of_a_path_bypasses_a_route() {
         ("a blank at the end", "PUT", "/v1/jobs%20", "ambiguous", "ambiguous"),
         ("a dot at the end", "PUT", "/v1/jobs.", "ambiguous", "ambiguous"),
         ("a line end", "PUT", "/v1/jobs%0a", "ambiguous", "ambiguous"),
-        // Some servers ignore the case of methods.
+        // Some servers ignore the case of a method.
         ("a method in lower case", "put", "/v1/jobs", "ambiguous", "ambiguous"),
         ("in mixed case", "Post", "/v1/jobs", "ambiguous", "ambiguous"),
         ("an unknown method", "PUBLISH", "/v1/jobs", "unmatched", "ambiguous"),
@@ -185,14 +185,14 @@ fn no_spelling_of_a_path_bypasses_a_route() {
         ("another one", "DELETE", "/v1/jobs", "unmatched", "pass"),
         ("CONNECT", "CONNECT", "/v1/jobs", "unmatched", "ambiguous"),
         ("a write elsewhere", "POST", "/v1/nodes", "unmatched", "pass"),
-        // A route must not be mistaken for another one with less strict rules.
+        // A request for one route must not be taken for a request of another route with less strict rules.
         ("another route by double encoding", "PUT", "/v1/job/x%252F..%252F..%252Fjobs", "ambiguous", "ambiguous"),
         ("another name by a parameter", "DELETE", "/v1/job/a;b", "ambiguous", "ambiguous"),
         ("a name of encoded dots", "DELETE", "/v1/job/%2e.", "inspect", "inspect"),
         ("another name by dots", "DELETE", "/v1/job/x%2F..%2Fa", "ambiguous", "ambiguous"),
         ("another name by double encoding", "DELETE", "/v1/job/%2561", "ambiguous", "ambiguous"),
         ("a name with a slash", "DELETE", "/v1/job/a%2Fb", "inspect", "inspect"),
-        // A server may be lenient in two ways at once.
+        // A server may be lenient in several ways at once.
         ("another case, split before it is decoded", "DELETE", "/V1/job/a%2Fb", "ambiguous", "ambiguous"),
         ("another case, dots within a name", "PUT", "/V1/job/a%2F..%2F..%2F..", "ambiguous", "ambiguous"),
         ("another case and a backslash within a name", "DELETE", "/V1/job/a%5Cb", "ambiguous", "ambiguous"),
@@ -224,7 +224,7 @@ fn no_spelling_of_a_path_bypasses_a_route() {
         ("odd, but elsewhere", "PUT", "/V1//nodes/a%2Fb;c%5Cd/../%2e.", "unmatched", "pass"),
         ("a name in capitals", "DELETE", "/v1/job/WEB", "inspect", "inspect"),
         ("a name with a percent sign", "DELETE", "/v1/job/100%25", "inspect", "inspect"),
-        // Reads pass in every spelling.
+        // Requests with GET pass, whatever the spelling of their path.
         ("a read", "GET", "/v1/jobs", "pass", "pass"),
         ("an odd read", "GET", "/V1//jobs;x%00", "pass", "pass"),
         ("a read of no text", "GET", "/files/%ff", "pass", "pass"),
@@ -246,11 +246,11 @@ fn no_spelling_of_a_path_bypasses_a_route() {
     }
 }
 
-/// Some servers take the method or path from these headers and parameters.
+/// Some servers take the method or path of a request from these headers and parameters instead of from its first line.
 #[test]
 #[rustfmt::skip]
 fn no_override_of_method_or_path_bypasses_a_route() {
-    // (method, path, header, class with `Unmatched::Refuse`, class with `Unmatched::Pass`)
+    // (method, path, header, classification if `unmatched` is `Refuse`, classification if it is `Pass`)
     for (method, path, header, refuse, pass) in [
         ("GET", "/v1/jobs", ("x-http-method-override", "PUT"), "ambiguous", "ambiguous"),
         ("GET", "/v1/jobs", ("x-http-method", "PUT"), "ambiguous", "ambiguous"),
@@ -264,7 +264,7 @@ fn no_override_of_method_or_path_bypasses_a_route() {
         ("PUT", "/v1/job/a", ("x-original-url", "/v1/jobs"), "ambiguous", "ambiguous"),
         ("PUT", "/v1/job/a", ("x-rewrite-url", "/v1/jobs"), "ambiguous", "ambiguous"),
         ("GET", "/v1/nodes", ("x-http-method-override", "PUT"), "ambiguous", "pass"),
-        // Overriding a method with the same method is harmless.
+        // The header overrides the method with the method that the request has, which is harmless.
         ("PUT", "/v1/jobs", ("x-http-method-override", "put"), "inspect", "inspect"),
         ("PUT", "/v1/jobs?a=b", ("x-original-url", "/v1/jobs?a=b"), "inspect", "inspect"),
         ("PUT", "/v1/jobs?method=GET", ("x-a", "1"), "inspect", "inspect"),
@@ -302,7 +302,7 @@ fn a_path_that_differs_from_a_template_in_case_is_refused() {
     }
 }
 
-/// If two routes match a request, the chains and the server could use different ones.
+/// If two routes could match a request, the server could use another route than the chains, so the request is refused.
 #[test]
 fn a_request_that_servers_could_match_to_two_routes_is_refused() {
     let plan = Route {
@@ -322,7 +322,7 @@ fn a_request_that_servers_could_match_to_two_routes_is_refused() {
         ("/v1/job/a/plan", "inspect"),
         ("/v1/job/a/b", "inspect"),
         ("/v1/job/a%2Fb", "inspect"),
-        // The path could mean the plan of the job `a`, or the job `a/plan`.
+        // A server could read the path as the plan of the job `a`, or as the job `a/plan`.
         ("/v1/job/a%2Fplan", "ambiguous"),
         ("/v1/job/a/Plan", "ambiguous"),
         ("/v1/job/a/plan;x", "ambiguous"),
@@ -339,7 +339,7 @@ fn a_request_that_servers_could_match_to_two_routes_is_refused() {
 #[test]
 #[rustfmt::skip]
 fn a_body_becomes_a_request_or_is_refused_with_a_reason() {
-    // (case, method, uri, body, expectation). The expectation is "namespace name object", `nothing` or the error.
+    // (case, method, uri, body, expected result: "namespace name object", `nothing`, or a part of the error)
     for (case, method, uri, body, expected) in [
         ("whole", "PUT", "/v1/jobs", r#"{"Job": {"ID":"a","Namespace":"n"}, "EnforceIndex": true}"#, r#"n a {"ID":"a","Namespace":"n"}"#),
         ("the query comes first", "PUT", "/v1/jobs?namespace=q%20r", r#"{"Job":{"ID":"a","Namespace":"n"},"Namespace":"m"}"#, r#"q r a {"ID":"a","Namespace":"n"}"#),
@@ -422,7 +422,7 @@ fn the_identity_fields_default_to_name_and_namespace() {
     assert_eq!(prepared.identity, IdentityFields::new([pointer("/Type")]));
 }
 
-/// A stage's object gets the key spelling that the route configures for this part of the body.
+/// The keys of the object in a forwarded body have the spelling that the route configures.
 #[test]
 fn a_changed_object_is_written_in_the_key_spelling_of_the_body() {
     let prepared = PreparedRoute::new(0, register("/v1/jobs")).unwrap();

@@ -1,4 +1,4 @@
-//! Writes the HTTP request that a route would read as a given admission request.
+//! Writes an HTTP request that a route reads as a given admission request.
 
 use admittance_admission::Request;
 use http::{Method, header::CONTENT_TYPE};
@@ -6,12 +6,13 @@ use http::{Method, header::CONTENT_TYPE};
 use super::{PreparedRoute, ValueSource};
 use crate::template::{Template, encoded, wrap_at};
 
-/// The value of every parameter in an example.
+/// The value of every path parameter in an example request.
 const EXAMPLE: &str = "example";
 
 impl PreparedRoute {
-    /// Returns a request that matches this route; `None` if the route has only PATCH, which does not carry whole
-    /// objects, or if the given request does not belong to the route.
+    /// Returns an HTTP request of this route that the route reads as `request`; an example if `request` is `None`.
+    /// Returns `None` if `request` does not belong to the route, or if the route accepts only PATCH, whose bodies are
+    /// not whole objects.
     pub(super) fn written(&self, request: Option<&Request>) -> Option<http::Request<String>> {
         let route = &self.route;
         let is_own = |request: &Request| {
@@ -39,7 +40,8 @@ impl PreparedRoute {
         written.body(body.unwrap_or_default()).ok()
     }
 
-    /// Returns the value of a path parameter for a request.
+    /// Returns the value that a path parameter has for this request; `None` if neither its name nor its namespace is
+    /// read from the parameter.
     fn value<'r>(&self, parameter: &str, request: &'r Request) -> Option<&'r str> {
         let has = |sources: &[ValueSource]| {
             let mut sources = sources.iter();

@@ -1,4 +1,4 @@
-//! Parses the path and query of a webhook call, which select chains and a timeout.
+//! Parses the path and query of a webhook call. The path selects the chains, the query the timeout.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use admittance_admission::{Phase, Scope, Selection};
 use http::Uri;
 use percent_encoding::percent_decode_str;
 
-/// The chains that a call selects, and the caller's timeout.
+/// The chains that a webhook call selects, and the timeout of its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewAddress {
-    /// The chains; `None` for a call that reviews a definition before the API server stores it.
+    /// The selected chains; `None` for a call that checks a definition before the API server stores it.
     pub selection: Option<Selection>,
-    /// The caller's timeout, if given.
+    /// The time after which the caller gives up, if the query has it.
     pub timeout: Option<Duration>,
 }
 
-/// The error for an invalid address of a review.
+/// The error for a webhook call whose path or query is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// No reviews are received at this path.
+    /// Webhook calls to this path are not handled.
     #[error(
         "{0:?} is not a path for reviews: use /mutate, /validate or /admit, a chain's own /mutate/{{chain}} or /validate/{{chain}}, or /definitions for definitions"
     )]
@@ -29,10 +29,10 @@ pub enum AddressError {
 }
 
 impl ReviewAddress {
-    /// Parses the address of a call. `/admit` selects every chain; `/mutate` and `/validate` select the chains of that
-    /// phase. With the suffix `-namespaced`, they select only the chains that belong to namespaces, and with `-cluster`
-    /// only the other chains. `/mutate/{chain}` and `/validate/{chain}` select one chain, and `/definitions` checks
-    /// definitions. kube-apiserver adds `?timeout=5s`.
+    /// Parses the path and query of a webhook call. `/admit` selects every chain; `/mutate` and `/validate` select the
+    /// chains of that phase. With the suffix `-namespaced`, they select only the chains that belong to a namespace;
+    /// with `-cluster`, only the chains that belong to none. `/mutate/{chain}` and `/validate/{chain}` select one
+    /// chain, and `/definitions` checks definitions. kube-apiserver adds `?timeout=5s`.
     ///
     /// # Errors
     ///

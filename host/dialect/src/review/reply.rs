@@ -1,4 +1,4 @@
-//! Writes replies that are not reviews, as a `Status` of Kubernetes.
+//! Writes replies that contain a `Status` of Kubernetes instead of a review.
 
 use admittance_admission::{Refusal, RefusalStatus};
 use bytes::Bytes;
@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::json_reply;
 
-/// Writes a `Status` as the reply to a caller that sent no valid review. kube-apiserver passes the message on.
+/// Writes a `Status` as the reply to a caller that sent no valid review. kube-apiserver shows the message to its
+/// client.
 pub fn status_reply(status: StatusCode, message: &str) -> http::Response<Bytes> {
     let reason = match status {
         StatusCode::BAD_REQUEST => "BadRequest",
@@ -27,7 +28,8 @@ pub fn status_reply(status: StatusCode, message: &str) -> http::Response<Bytes> 
     status_with_reason(status, reason, message)
 }
 
-/// Writes a `Status` like [`status_reply`], but with this reason instead of the usual one for the HTTP status.
+/// Writes a `Status` like [`status_reply`], but with `reason` instead of the reason that usually belongs to the HTTP
+/// status.
 pub fn status_with_reason(status: StatusCode, reason: &str, message: &str) -> http::Response<Bytes> {
     reply(RefusalStatus::new(status.as_u16(), reason, message.to_owned()))
 }
@@ -53,6 +55,6 @@ fn reply(status: RefusalStatus<'_>) -> http::Response<Bytes> {
         metadata: Map::new(),
         status,
     };
-    // Strings, numbers and maps of strings can always be serialized.
+    // This cannot fail: strings, numbers and maps of strings can always be serialized.
     json_reply(code, serde_json::to_vec(&object).unwrap_or_default())
 }

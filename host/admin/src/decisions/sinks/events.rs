@@ -20,12 +20,13 @@ const TOTAL_RATE: EventRate = EventRate {
     burst: 100.0,
     interval: Duration::from_millis(200),
 };
-/// The rate limit of events about one object. A workload, for example, may create a denied Pod again and again.
+/// The rate limit of Events about one object. It is low because a workload, for example, may create a denied Pod again
+/// and again.
 const OBJECT_RATE: EventRate = EventRate {
     burst: 5.0,
     interval: Duration::from_secs(60),
 };
-/// The maximum number of objects with their own rate limit.
+/// The maximum number of objects that have a rate limit of their own.
 const MAX_OBJECTS: usize = 4096;
 
 /// Creates an event for every denied request, within the rate limits, until the driver stops.
@@ -45,7 +46,7 @@ pub(super) fn filter() -> DecisionFilter {
     filter
 }
 
-/// Puts events into the queue. While the queue is full, events are dropped.
+/// Puts an Event for each denied request into the queue. While the queue is full, Events are dropped.
 async fn read(
     mut decisions: DecisionStream,
     queue: mpsc::Sender<Event>,
@@ -86,7 +87,7 @@ async fn write(events: Events, mut queue: mpsc::Receiver<Event>, dropped: Counte
                 problem = None;
                 written.increment(1);
             }
-            // An event that is late has little value, so it is not retried.
+            // A late Event has little value, so the request to create it is not retried.
             Err(error) => {
                 failures.increment(1);
                 dropped.increment(1);
@@ -100,7 +101,7 @@ async fn write(events: Events, mut queue: mpsc::Receiver<Event>, dropped: Counte
     }
 }
 
-/// Returns an event about the object, or about its namespace if the object does not exist.
+/// Returns an Event about the object of a denied request, or about the object's namespace if the object does not exist.
 fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
     let (api_version, kind) = match record.kind.rsplit_once('/') {
         Some((api_version, kind)) => (api_version.to_owned(), kind.to_owned()),
@@ -125,7 +126,8 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
     } else {
         format!("{} {}", object.kind, object.name)
     };
-    // The message may quote a Secret's content, and more people may read events than Secrets.
+    // The message may quote the content of a Secret. As more people may read Events than Secrets, the message is left
+    // out.
     let why = record.message.filter(|_| !is_secret).unwrap_or_else(|| {
         let denied = record.stages.iter().find(|stage| stage.result == "deny");
         denied.map_or_else(String::new, |stage| {
@@ -152,7 +154,8 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
     }
 }
 
-/// Returns a reference to a namespace. It contains the namespace twice, so that the event is created in that namespace.
+/// Returns a reference to a namespace as the object of an Event. Its field `namespace` is the namespace itself, because
+/// Events are created in the namespace of their object.
 fn namespace_of(name: String) -> EventObject {
     EventObject {
         api_version: "v1".to_owned(),
@@ -163,14 +166,14 @@ fn namespace_of(name: String) -> EventObject {
     }
 }
 
-/// A rate limit: a burst of events, then one event per interval.
+/// A limit on the rate of Events: first a burst, then one Event per interval.
 #[derive(Clone, Copy)]
 struct EventRate {
     burst: f64,
     interval: Duration,
 }
 
-/// The number of events that a rate limit still allowed at the time `at`.
+/// The number of Events that were allowed at the time `at`.
 struct RemainingEvents {
     left: f64,
     at: Instant,
@@ -208,7 +211,7 @@ impl EventLimits {
             at: now,
         };
         self.total = Some(rest(of_all));
-        // Once `MAX_OBJECTS` objects have their own limit, only the common limit applies to further objects.
+        // The map never has more than `MAX_OBJECTS` objects. For further objects, only the limit of all Events applies.
         if self.objects.len() < MAX_OBJECTS {
             self.objects.insert(object.clone(), rest(of_object));
         }
@@ -241,7 +244,7 @@ mod tests {
             let now = start + Duration::from_secs(second);
             (0..count).filter(|_| limits.allow(&event(name), now)).count()
         };
-        // (object, requests, second, expected events)
+        // (object, denied requests, time of the requests in seconds, expected Events)
         for (name, requests, second, expected) in [
             ("a", 10, 0, 5),
             ("b", 3, 0, 3),

@@ -19,7 +19,7 @@ use super::{DecisionSink, SinkError, lines};
 use crate::decisions::config::HttpConfig;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The timeout within which the server must send the head of its response.
+/// The longest time to wait for the head of the server's response.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_TOKEN_BYTES: usize = 16 << 10;
 
@@ -47,7 +47,7 @@ impl HttpSink {
         })
     }
 
-    /// Reads the token file, whose content may have changed.
+    /// Returns the header with the bearer token, read from the file each time because the token may have been replaced.
     async fn token(&self) -> Result<Option<HeaderValue>, SinkError> {
         let Some(path) = self.config.token_file.clone() else {
             return Ok(None);
@@ -79,7 +79,8 @@ impl DecisionSink for HttpSink {
         if let Some(token) = self.token().await? {
             request = request.header(AUTHORIZATION, token);
         }
-        // A redirect is an error, because neither decisions nor the token may be sent to another server.
+        // The client follows no redirects: neither decisions nor the token may be sent to a server that is not
+        // configured.
         let sent = self.client.send(request).await;
         let response = sent.map_err(|error| SinkError::Unreachable {
             url: url.to_string(),

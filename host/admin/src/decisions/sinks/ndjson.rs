@@ -25,7 +25,7 @@ pub(super) enum Ndjson {
     File(LogFile),
 }
 
-/// A file to which lines are appended. Log rotation may rename it, with or without a SIGHUP afterwards.
+/// The file to which lines are appended. It is reopened at SIGHUP, and if log rotation has renamed it without a SIGHUP.
 #[derive(Debug)]
 pub(super) struct LogFile {
     path: Arc<Path>,
@@ -48,7 +48,7 @@ impl Ndjson {
             open: None,
             hangup: signal(SignalKind::hangup()).map_err(failed)?,
         };
-        // An empty write shows, when the program starts, whether the file can be written.
+        // Writing nothing opens the file, so that a file that cannot be written is an error when the program starts.
         file.write(Vec::new()).await?;
         Ok(Self::File(file))
     }
@@ -94,7 +94,8 @@ impl LogFile {
     }
 }
 
-/// Appends whole lines to the file that currently has this path.
+/// Appends lines to the file at this path, or none of them at an error. The file that is `open` is used only if it is
+/// at this path.
 fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
     let mut file = match open.filter(|file| is_at(path, file)) {
         Some(file) => file,
@@ -102,7 +103,7 @@ fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
     };
     let before = file.metadata()?.len();
     if let Err(error) = file.write_all(lines) {
-        // All lines are written again later, so the lines that were already written are removed.
+        // After an error, all lines are written again. So the lines that this call has written are removed.
         let _ = file.set_len(before);
         return Err(error);
     }

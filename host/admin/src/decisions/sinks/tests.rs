@@ -118,7 +118,8 @@ async fn decisions_on_all_refusals_and_on_a_share_of_unchanged_requests_are_writ
     }
 }
 
-/// Starts a server that answers the first requests with these statuses, and collects the bodies of later requests.
+/// Starts a server whose first responses have these statuses. Returns its address, the bodies of the requests after
+/// them, and the statuses that are left.
 async fn server(statuses: &[u16]) -> (SocketAddr, Arc<Mutex<String>>, Arc<Mutex<Vec<u16>>>) {
     let kept = Arc::new(Mutex::new(String::new()));
     let statuses = Arc::new(Mutex::new(statuses.to_vec()));
@@ -221,7 +222,7 @@ async fn decisions_are_dropped_and_counted_while_the_queue_is_full() {
         objects: false,
     };
     let counter = Counter::from_arc(dropped.clone());
-    // The queue has room for ten and a half decisions, and no sink reads it. The half allows for durations with more
+    // The queue has room for ten and a half decisions, and no sink reads it. The half is for durations with more
     // digits.
     let room = 10 * size + size / 2;
     let reading = read(decisions, sender, room, selection, counter, stop);
@@ -233,7 +234,7 @@ async fn decisions_are_dropped_and_counted_while_the_queue_is_full() {
         }
         kept.len()
     };
-    // The stream of decisions does not end by itself, so reading ends when the driver stops.
+    // The stream of decisions goes on, so `read` returns only because the driver stops.
     let kept = ends.await;
     assert_eq!((kept, dropped.load(Ordering::Relaxed)), (10, 90));
 }

@@ -14,7 +14,7 @@ fn teams() -> GroupVersionResource {
     }
 }
 
-/// Returns a route for teams that fetches the stored object.
+/// Returns a route for teams whose stored object is fetched.
 fn route() -> Route {
     Route {
         name: vec![ValueSource::Path("id".into())],
@@ -35,7 +35,7 @@ fn route() -> Route {
     }
 }
 
-/// Returns a route whose object is in an envelope.
+/// Returns a route whose object is only a part of the body.
 fn enveloped() -> Route {
     Route {
         object: "/Team".parse().unwrap(),
@@ -354,7 +354,8 @@ fn the_stored_object_is_fetched_from_its_path() {
             r#"{"ns":"x"}"#,
             "/get/q/a",
         ),
-        // A patch must not change the name of the object.
+        // The namespace in a patch is ignored here: the stored object is fetched by the namespace that the request had
+        // without its body.
         (
             get("/get/{namespace}/{name}"),
             "PATCH",
@@ -393,7 +394,8 @@ fn the_stored_object_is_fetched_from_its_path() {
         };
         assert_eq!(got, expected, "{method} {uri}");
     }
-    // The chains would see a patch of one object, and the upstream would apply the patch to another object.
+    // The patch changes the namespace: the chains would see a patch of one object, but the upstream would apply it to
+    // another.
     let dialect = dialect(get("/get/{namespace}/{name}"));
     let moved = read(&dialect, MERGE, STORED, r#"{"ns":"x"}"#).map(|_| ());
     assert_eq!(
