@@ -12,25 +12,27 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use crate::{Outline, Request, Rule, Scope, Stage, UnknownKeyword, keywords};
 
-/// An ordered list of stages, and the rules that select requests for them. A host may use its own type `S` for stages.
+/// An ordered list of stages, and the rules for the requests that pass through them. A host may use its own type `S`
+/// for stages.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Chain<S = Stage> {
-    /// The name in traces, metrics and refusals. It is unique among the chains of its phase.
+    /// The chain's name in traces, metrics and refusals. It is unique among the chains of its phase.
     pub name: Arc<str>,
-    /// The phase in which the stages are called. It determines whether they may change the object.
+    /// The phase in which the chain's stages are called. It determines whether they may change the object.
     pub phase: Phase,
     /// The chain applies only to resources in this namespace, and not to the Namespace itself. `None` includes all
     /// namespaces and cluster-scoped resources.
     pub namespace: Option<Arc<str>>,
-    /// The rules. A request must match at least one of them; without rules, no request matches.
+    /// The chain's rules. A request must match at least one of them; without rules, the chain applies to no request.
     pub rules: Vec<Rule>,
-    /// The stages in the order of their calls, which are concurrent in the phase [`Validating`](Phase::Validating).
+    /// The chain's stages. In the phase [`Mutating`](Phase::Mutating) they are called in this order, in the phase
+    /// [`Validating`](Phase::Validating) concurrently.
     pub stages: Vec<S>,
 }
 
 impl Chain {
-    /// Creates a chain in the phase [`Mutating`](Phase::Mutating).
+    /// Creates a chain in the phase [`Mutating`](Phase::Mutating), for resources in all namespaces.
     pub fn new(name: impl Into<Arc<str>>, rules: Vec<Rule>, stages: Vec<Stage>) -> Self {
         Self {
             name: name.into(),
@@ -43,7 +45,7 @@ impl Chain {
 }
 
 impl<S> Chain<S> {
-    /// Returns the chain with other stages.
+    /// Returns this chain with its stages replaced by these.
     pub fn with_stages<T>(self, stages: Vec<T>) -> Chain<T> {
         Chain {
             name: self.name,
@@ -59,20 +61,20 @@ impl<S> Chain<S> {
         self.is_for_namespace_of(request) && self.rules.iter().any(|rule| rule.matches(request))
     }
 
-    /// Returns whether the request is in the chain's namespace, or the chain has none.
+    /// Returns whether the request is in the chain's namespace. A chain without a namespace is for all requests.
     pub(crate) fn is_for_namespace_of(&self, request: &Request) -> bool {
         self.namespace.as_deref().is_none_or(|namespace| {
             !request.is_cluster_wide() && request.namespace.as_deref() == Some(namespace)
         })
     }
 
-    /// Returns whether the chain may apply to a request with this outline.
+    /// Returns whether the chain may apply to a request of which only this outline is known.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
         self.rules.iter().any(|rule| rule.may_match(outline))
     }
 }
 
-/// The two phases of an admission, as in kube-apiserver: the validating chains follow after all mutating chains.
+/// The two phases of admission, as in kube-apiserver: the validating chains are called after all mutating chains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
     /// Stages are called one after the other, and each may change the object or refuse the request.
@@ -89,9 +91,10 @@ keywords!(Phase, "phase": Mutating = "Mutating", Validating = "Validating");
 pub enum Selection {
     /// All chains.
     All,
-    /// The chains of a phase, in this scope: with a namespace (`Namespaced`), without one (`Cluster`), or both (`Any`).
+    /// The chains of a phase: those with a namespace (scope `Namespaced`), those without one (`Cluster`), or both
+    /// (`Any`).
     Phase(Phase, Scope),
-    /// One chain of a phase.
+    /// The chain with this name in a phase.
     Chain(Phase, String),
 }
 
@@ -123,7 +126,7 @@ impl FromStr for Selection {
 }
 
 impl Selection {
-    /// Returns whether the chain is selected.
+    /// Returns whether the selection includes this chain.
     pub fn selects<S>(&self, chain: &Chain<S>) -> bool {
         match self {
             Self::All => true,

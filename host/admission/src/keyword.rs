@@ -40,10 +40,10 @@ macro_rules! keywords {
         }
 
         impl $type {
-            /// All values.
+            /// All values of the enum, in the order of their declaration.
             pub const ALL: [Self; [$($text),+].len()] = [$(Self::$variant),+];
 
-            /// Returns the keyword.
+            /// Returns the keyword of this value.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text),+
@@ -94,7 +94,7 @@ macro_rules! keywords {
     };
 }
 
-/// Serializes and deserializes types as text, with their `Display` and `FromStr`.
+/// Serializes and deserializes types as text, with their `Display` and `FromStr` implementations.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! as_text {

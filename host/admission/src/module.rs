@@ -31,24 +31,24 @@ pub struct OciReference {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {problem}: {fix}")]
 pub struct InvalidReference {
-    /// The invalid text.
+    /// The text of the invalid reference.
     pub text: String,
-    /// The problem, as the end of a sentence.
+    /// What is wrong with the reference, as the end of a sentence.
     pub problem: &'static str,
-    /// The advice on how to correct the text, as the end of a sentence.
+    /// The advice on how to correct the reference, as the end of a sentence.
     pub fix: String,
 }
 
 impl OciReference {
-    /// The default tag, which is the same in other registry tools.
+    /// The tag of a reference without tag and digest. Other registry tools use the same.
     pub const DEFAULT_TAG: &str = "latest";
 
-    /// Returns the host, with the port if there is one.
+    /// Returns the registry: its host, with the port if there is one.
     pub fn registry(&self) -> &str {
         &self.registry
     }
 
-    /// Returns the path in the registry.
+    /// Returns the repository: the path of the artifact in the registry.
     pub fn repository(&self) -> &str {
         &self.repository
     }
@@ -67,7 +67,7 @@ impl OciReference {
         }
     }
 
-    /// Returns the digest of the artifact's manifest, which is not the digest of the module.
+    /// Returns the digest of the artifact's manifest, if the reference has one. It is not the digest of the module.
     pub fn digest(&self) -> Option<Digest> {
         self.digest
     }
@@ -76,7 +76,7 @@ impl OciReference {
 impl FromStr for OciReference {
     type Err = InvalidReference;
 
-    /// Parses a reference without `oci://`.
+    /// Parses the name of an artifact, which is written without `oci://`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = |problem, fix: &str| InvalidReference {
             text: format!("oci://{text}"),
@@ -163,8 +163,9 @@ impl ModuleReference {
     /// The environment variable that names the directory of the stock plugins.
     pub const STOCK_DIRECTORY: &str = "ADMITTANCE_PLUGINS";
 
-    /// Returns the file of a stock plugin, in the directory that [`STOCK_DIRECTORY`](Self::STOCK_DIRECTORY) names, or
-    /// else in the directory `plugins` next to the program.
+    /// Returns the location of the stock plugin with this name: in the directory that the environment variable
+    /// [`STOCK_DIRECTORY`](Self::STOCK_DIRECTORY) names or, if it is unset, in the directory `plugins` next to the
+    /// program.
     pub fn stock(name: &str) -> Self {
         let directory = env::var_os(Self::STOCK_DIRECTORY)
             .map(PathBuf::from)
@@ -172,14 +173,15 @@ impl ModuleReference {
         Self::File(directory.join(format!("{}.wasm", name.replace('-', "_"))))
     }
 
-    /// Returns the name of the stock plugin in this file; `None` if it is another file.
+    /// Returns the name of the stock plugin at this location; `None` if the module is not a stock plugin.
     pub fn stock_name(&self) -> Option<String> {
         let Self::File(path) = self else { return None };
         let name = path.file_stem()?.to_str()?.replace('_', "-");
         (*self == Self::stock(&name)).then_some(name)
     }
 
-    /// Returns the reference for definitions. A stock plugin is named without its path, which differs between machines.
+    /// Returns the reference as definitions contain it. A stock plugin is written as `stock:` and its name, because its
+    /// path differs between machines.
     pub fn portable(&self) -> String {
         match self.stock_name() {
             Some(name) => format!("stock:{name}"),
@@ -200,7 +202,8 @@ impl FromStr for ModuleReference {
         match text.split_once(':') {
             Some(("file", path)) => {
                 let relative = path.trim_start_matches('/');
-                // Two slashes precede a host name. One slash, or three and more, begin an absolute path.
+                // In `file://host/path`, two slashes precede a host name, which is refused. After `file:`, one slash or
+                // at least three begin an absolute path.
                 match path.len() - relative.len() {
                     0 if path.is_empty() => {
                         Err(wrong("has no path", "write `file:` and the path of the module"))
@@ -238,7 +241,7 @@ impl FromStr for ModuleReference {
                 "uses http, which does not protect the module from changes in transit",
                 &format!("write `https:{rest}`"),
             )),
-            // Kubewarden writes `registry` for `oci`.
+            // Kubewarden's policies write `registry://` for `oci://`.
             Some(("oci" | "registry", name)) => {
                 let name = name
                     .strip_prefix("//")

@@ -16,9 +16,9 @@ use crate::{
     scheduling::offload::{SMALL, drop_on_long_work_thread, offload},
 };
 
-/// A JSON object: the resource of a request. Clones share the content.
+/// A JSON object, such as the resource of a request. Clones share the content.
 ///
-/// An object has a text or a tree, and creates the missing form when it is needed.
+/// An object is stored as text, as a tree, or both. If a form is missing, it is created on first use.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Object({:?})", self.text())]
 pub struct Object(Arc<ObjectForms>);
@@ -30,7 +30,7 @@ struct ObjectForms {
 }
 
 impl Drop for ObjectForms {
-    /// Drops a large tree on another thread, because freeing each of its parts takes time.
+    /// Drops a large tree on the thread for long work, because freeing all its parts takes time.
     fn drop(&mut self) {
         if let Some(value) = self.value.take() {
             drop_on_long_work_thread(value, self.text.get().map_or(0, |text| text.len()));
@@ -51,21 +51,21 @@ pub enum ObjectError {
 }
 
 impl Object {
-    /// Parses a JSON text that must be one object. The text is kept verbatim.
+    /// Parses a JSON text that must be one object. The object keeps the text verbatim.
     ///
     /// # Errors
     ///
-    /// Fails when the text is not UTF-8 or not one JSON object; when it is nested too deeply, or has a number or an
-    /// escape that is out of range; or when `apiVersion`, `kind` or `metadata` is duplicated, as parsers differ on
-    /// duplicates.
+    /// Fails in these cases: the text is not UTF-8 or not one JSON object; it is nested too deeply, or has a number or
+    /// an escape that is out of range; or `apiVersion`, `kind` or `metadata` occurs twice. Parsers disagree about
+    /// duplicates, so they are not safe.
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         let text = std::str::from_utf8(text.as_ref())?;
         let head = Head::read(text)?;
         Ok(Self::with_head(text.into(), head))
     }
 
-    /// Parses a part of a document like [`parse`](Self::parse), without copying the part: the object keeps the document
-    /// in memory.
+    /// Parses the text of an object inside a larger document, as [`parse`](Self::parse) does, but without copying the
+    /// text. The object keeps the whole document in memory.
     ///
     /// # Errors
     ///
@@ -83,7 +83,8 @@ impl Object {
         }))
     }
 
-    /// Parses a text like [`parse`](Self::parse), and refuses duplicate keys on every level: parsers differ on them.
+    /// Parses a JSON object as [`parse`](Self::parse) does, and refuses duplicate keys on every level, because parsers
+    /// disagree about them.
     ///
     /// # Errors
     ///
@@ -105,11 +106,11 @@ impl Object {
         })
     }
 
-    /// Serializes a value, which must become a JSON object.
+    /// Creates an object by serializing a value.
     ///
     /// # Errors
     ///
-    /// Fails when the value cannot be serialized, or does not become an object.
+    /// Fails when the value cannot be serialized, or its JSON is not an object.
     pub fn from_serialize(value: &(impl Serialize + ?Sized)) -> Result<Self, ObjectError> {
         Self::parse(serde_json::to_vec(value)?)
     }
@@ -132,7 +133,7 @@ impl Object {
         self.shared_text()
     }
 
-    /// Returns the JSON text in a form that can be kept without the object.
+    /// Returns the object's JSON text, which may be kept longer than the object.
     pub fn shared_text(&self) -> &ByteString {
         self.0.text.get_or_init(|| self.value().to_string().into())
     }
@@ -149,7 +150,7 @@ impl Object {
         })
     }
 
-    /// Builds the tree of a large object on a thread for long work. Fails when the deadline passes.
+    /// Builds the tree of a large object in advance, on a thread for long work. Fails when the deadline passes.
     pub(crate) async fn prepare_value(&self, deadline: Deadline) -> Result<(), Failure> {
         let is_built = self.0.value.get().is_some();
         let Some(text) = self.0.text.get().filter(|text| !is_built && text.len() > SMALL) else {
@@ -162,7 +163,7 @@ impl Object {
         .await
     }
 
-    /// Deserializes the object. The result may borrow from the text.
+    /// Deserializes the object into a type, which may borrow from the object's text.
     ///
     /// # Errors
     ///
@@ -171,7 +172,7 @@ impl Object {
         serde_json::from_str(self.text())
     }
 
-    /// Returns the top-level fields.
+    /// Returns the object's head, which has the top-level fields that selectors use.
     pub fn head(&self) -> &Head {
         self.0.head.get_or_init(|| {
             // If there is a tree, the head is read from it instead of the text, because that is faster.
@@ -181,8 +182,9 @@ impl Object {
         })
     }
 
-    /// Returns whether a key that identifies a Kubernetes object occurs twice or in a wrong spelling; `false` for an
-    /// object that was not parsed. [`Spelling::canonical`](crate::Spelling::canonical) reports the key.
+    /// Returns whether a key that identifies a Kubernetes object occurs twice or in a wrong spelling. This is `false`
+    /// for an object that was created from a value instead of a text.
+    /// [`Spelling::canonical`](crate::Spelling::canonical) reports the key.
     pub fn is_ambiguous(&self) -> bool {
         self.head().is_ambiguous
     }
@@ -194,7 +196,7 @@ impl Object {
 }
 
 impl PartialEq for Object {
-    /// Compares JSON values, so the order of members and white space do not matter.
+    /// Compares the JSON values of two objects. The order of members and white space do not matter.
     fn eq(&self, other: &Self) -> bool {
         self.is(other) || self.value() == other.value()
     }
@@ -207,7 +209,8 @@ mod tests {
     use super::*;
     use crate::Spelling;
 
-    /// Parses the text as part of a larger document, which must not affect the result; `None` if it is not an object.
+    /// Parses a text as a part of a larger document, and asserts that the result is the same as without the document.
+    /// Returns `None` if the text is not an object.
     fn part_of_a_document(text: &str) -> Option<Object> {
         let document = ByteString::from(format!("{{\"before\": 1, \"object\" : {text} }}"));
         let raw = document

@@ -21,7 +21,7 @@ pub use self::builder::PatchBuilder;
 pub(crate) use self::operation::{Action, Operation};
 use self::{operation::is_same_or_below, text::Drafts};
 
-/// The number of operations between two pauses for other threads.
+/// The number of patch operations after which the thread lets other threads run.
 const UNINTERRUPTED: usize = 2048;
 
 /// A JSON Patch (RFC 6902). Clones share the operations.
@@ -35,7 +35,7 @@ struct Part {
 }
 
 impl Drop for Part {
-    /// Drops many operations on another thread, because freeing each of them takes time.
+    /// Drops many operations on the thread for long work, because freeing each of them takes time.
     fn drop(&mut self) {
         drop_on_long_work_thread(std::mem::take(&mut self.operations), self.size);
     }
@@ -51,37 +51,37 @@ pub enum PatchError {
     /// An operation cannot be applied.
     #[error("operation {index} does not apply ({operation} {path}): {reason}")]
     DoesNotApply {
-        /// The operation's index, from 0.
+        /// The index of the operation that failed, from 0.
         index: usize,
-        /// The name of the operation, such as `add`.
+        /// The name of the operation that failed, such as `add`.
         operation: &'static str,
-        /// The operation's path.
+        /// The path of the operation that failed.
         path: String,
-        /// The reason, as a sentence.
+        /// The reason why the operation failed, as a sentence.
         reason: String,
     },
-    /// The result is not an object, or cannot be parsed again.
+    /// The patched object would not be an object, or could not be parsed again.
     #[error("its result is not a JSON object")]
     NotAnObject,
     /// The patch has more operations than [`Patch::MAX_OPERATIONS`].
     #[error("a JSON Patch of {0} operations; the limit is {max}", max = Patch::MAX_OPERATIONS)]
     TooManyOperations(usize),
-    /// An operation exceeds a limit on the data that is copied, read or moved.
+    /// An operation exceeds a limit on the data that a patch may copy, read or move.
     #[error("operation {index} exceeds the limits of a patch ({operation} {path}): {reason}")]
     TooMuchWork {
-        /// The operation's index, from 0.
+        /// The index of the operation that exceeds the limit, from 0.
         index: usize,
-        /// The name of the operation, such as `copy`.
+        /// The name of the operation that exceeds the limit, such as `copy`.
         operation: &'static str,
-        /// The operation's path.
+        /// The path of the operation that exceeds the limit.
         path: String,
-        /// The exceeded limit.
+        /// The limit that is exceeded, as a sentence.
         reason: String,
     },
-    /// The result exceeds the size limit.
+    /// The patched object would exceed this size limit, in bytes.
     #[error("its result has more than {0} bytes")]
     ResultTooLarge(usize),
-    /// The deadline passed while the patch was applied.
+    /// The deadline passed while the operation with this index was applied.
     #[error("the deadline passed after {0} operations")]
     DeadlinePassed(usize),
 }
@@ -123,7 +123,7 @@ impl PatchError {
 }
 
 impl Patch {
-    /// The maximum number of operations, as in kube-apiserver.
+    /// The maximum number of operations in a patch, as in kube-apiserver.
     pub const MAX_OPERATIONS: usize = 10_000;
 
     /// The maximum number of bytes that all `copy` operations of a patch may copy, as in kube-apiserver.
@@ -135,17 +135,18 @@ impl Patch {
     /// A patch may let an object of any size grow by this many bytes.
     pub const MAX_GROWTH: usize = 1 << 20;
 
-    /// The work that every patch may do, in bytes read and elements moved.
+    /// The work that every patch may do, in units. A unit is a byte that is read, or an element that is moved.
     const BASE_WORK: usize = 1 << 20;
 
-    /// The additional work that a patch may do for each byte of the patch and the object.
+    /// The units of work that a patch may do for each byte of patch and object, in addition to the base.
     const WORK_PER_BYTE: usize = 64;
 
     /// Parses a JSON Patch document. `null` is an empty patch, as in kube-apiserver.
     ///
     /// # Errors
     ///
-    /// [`PatchError::Malformed`] when the text is invalid or has duplicate keys; [`PatchError::TooManyOperations`].
+    /// Returns [`PatchError::Malformed`] when the text is invalid or has duplicate keys, and
+    /// [`PatchError::TooManyOperations`].
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, PatchError> {
         let Drafts { drafts, count } =
             serde_json::from_slice::<Option<Drafts<'_>>>(text.as_ref())?.unwrap_or_default();
@@ -197,7 +198,7 @@ impl Patch {
         self.0.iter().flat_map(|part| &part.operations)
     }
 
-    /// Returns the size limit of the result for an object of this size, in bytes.
+    /// Returns the maximum size of the patched object, in bytes, for an object that has this size before.
     pub fn result_limit(size: usize) -> usize {
         Self::MAX_RESULT_BYTES.max(size.saturating_add(Self::MAX_GROWTH))
     }
@@ -206,11 +207,11 @@ impl Patch {
         self.0.iter().map(|part| part.size).sum()
     }
 
-    /// Estimates, without the object itself, how many bytes are read and written to apply the patch to an object of
-    /// this size.
+    /// Estimates how many bytes are read and written when the patch is applied to an object of this size. The object
+    /// itself is not needed.
     pub fn work(&self, object: usize) -> usize {
         let is_copy = |operation: &&Operation| matches!(operation.action, Action::Copy(_));
-        // Each copy can double the object.
+        // Each `copy` operation can double the object's size.
         let copied = match self.operations().filter(is_copy).count() {
             0 => 0,
             copies => object
@@ -222,7 +223,7 @@ impl Patch {
 
     /// Estimates the memory that the patch occupies, in bytes.
     pub fn memory(&self) -> usize {
-        // Each operation has two allocations, which the allocator rounds up by about 32 bytes in total.
+        // Each operation has two heap allocations. The allocator rounds them up by about 32 bytes in total.
         let each = size_of::<Operation>() + 32;
         size_of::<Part>() * self.0.len() + self.len() * each + self.size()
     }
@@ -237,7 +238,7 @@ impl Patch {
         self.apply_by(object, None)
     }
 
-    /// Like [`apply`](Self::apply), but fails when the deadline passes.
+    /// Applies the patch as [`apply`](Self::apply) does, but fails when the deadline passes.
     ///
     /// # Errors
     ///
@@ -271,7 +272,7 @@ impl Patch {
         Ok(Object::from_checked(text))
     }
 
-    /// Returns the work budget for this many bytes of objects and patches.
+    /// Returns the work budget of a patch. `bytes` is the total size of patch and object.
     pub(crate) fn budget(bytes: usize, deadline: Option<Deadline>) -> Budget {
         let work = bytes.saturating_mul(Self::WORK_PER_BYTE);
         Budget::new(
@@ -281,7 +282,8 @@ impl Patch {
         )
     }
 
-    /// Returns this patch followed by `other`, whose paths are relative to the value at `place`.
+    /// Returns this patch followed by the operations of `other`. The paths in `other` are relative to the value at
+    /// `place`.
     #[must_use]
     pub fn followed_by(&self, other: &Self, place: &crate::Pointer) -> Self {
         let place = place.segments();
@@ -330,8 +332,8 @@ fn malformed(index: usize, reason: String) -> PatchError {
     PatchError::Malformed(serde::de::Error::custom(format!("operation {index}: {reason}")))
 }
 
-/// Returns whether a change at `path` may affect the value at `place`: one path is a prefix of the other, or the change
-/// moves elements of an array that contains `place`.
+/// Returns whether a change at `path` may affect the value at `place`. It may if one path is a prefix of the other, or
+/// if the change moves elements of an array that contains `place`.
 fn reaches(path: &str, place: &str) -> bool {
     let (parent, last) = path.rsplit_once('/').unwrap_or(("", path));
     let in_array = last == "-" || last.bytes().all(|byte| byte.is_ascii_digit());
@@ -372,11 +374,12 @@ mod tests {
             ("/metadata/names", "/metadata/name", false),
             ("/metadata/nam", "/metadata/name", false),
             ("/spec", "/metadata/name", false),
-            // The operation moves the array's element that contains the value.
+            // The operation may remove or insert an element, and so move the element that contains the value.
             ("/items/0", "/items/2/name", true),
             ("/items/-", "/items/2/name", true),
             ("/other/0", "/items/2/name", false),
-            // The member's name looks like an index. A false positive only costs a comparison.
+            // The name of this member looks like an array index, so the function answers `true` by mistake. This only
+            // costs a comparison.
             ("/metadata/0", "/metadata/name", true),
         ] {
             assert_eq!(reaches(path, place), expected, "{path} {place}");

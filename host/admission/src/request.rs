@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::{IdentityFields, Object, ResponseRecorder, Spelling, TraceContext};
 
-/// An admission request. Lives from its arrival at the front end to the outcome.
+/// An admission request. It exists from its arrival at a front end until the outcome is sent.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request {
-    /// Identifies the request in logs, traces and replies.
+    /// The UID, which identifies the request in logs, traces and replies.
     pub uid: Uid,
     /// The distributed trace to which the request belongs.
     pub trace: Option<TraceContext>,
-    /// The requested operation.
+    /// The operation that the client requests for the object.
     pub operation: Operation,
     /// The type of the object.
     pub kind: GroupVersionKind,
-    /// The resource to which the object belongs.
+    /// The resource to which the object belongs, such as `pods`.
     pub resource: GroupVersionResource,
     /// The subresource, such as `status` or `scale`; `None` for the resource itself.
     pub subresource: Option<String>,
@@ -27,17 +27,18 @@ pub struct Request {
     pub requested: Option<Box<Requested>>,
     /// The object's name; empty if the control plane will generate it.
     pub name: String,
-    /// The namespace; `None` if the resource is cluster-scoped, or if the request has none.
+    /// The namespace of the object; `None` if the resource is cluster-scoped, or if the request has no namespace.
     pub namespace: Option<String>,
-    /// The user of the request.
+    /// The user who sent the request to the control plane.
     pub user: UserInfo,
-    /// The object that the client sent, with the changes of previous stages.
+    /// The object that the client sent, with the changes of the stages called so far; `None` if the request has no new
+    /// object.
     pub object: Option<Object>,
-    /// The object that the control plane has stored.
+    /// The object that the control plane has stored before the request; `None` if there is none.
     pub old_object: Option<Object>,
     /// The options of the operation, such as `DeleteOptions`, if the control plane sends them.
     pub options: Option<Object>,
-    /// Whether the control plane will not store the result.
+    /// Whether the request is a dry run, so that the control plane will not store the object.
     pub dry_run: bool,
     /// The fields that identify the object. No stage may change them.
     pub identity: IdentityFields,
@@ -56,12 +57,12 @@ pub struct FrontEnd {
     pub dialect: Option<Arc<str>>,
     /// The address on which the front end listens.
     pub listener: Option<Arc<str>>,
-    /// The cluster of the request, if it is known.
+    /// The cluster from which the request comes, if it is known.
     pub cluster: Option<Arc<str>>,
 }
 
 impl FrontEnd {
-    /// Creates a front end with this dialect, whose listener and cluster are unknown.
+    /// Creates a front end that has just this dialect. Its listener and cluster are unknown.
     pub fn of_dialect(name: &str) -> Self {
         Self {
             dialect: Some(name.into()),
@@ -71,7 +72,8 @@ impl FrontEnd {
 }
 
 impl Request {
-    /// Creates a request with a new UID, no user and no objects, and with Kubernetes' identity fields and spelling.
+    /// Creates a request with a new UID, without user and objects. Its identity fields and spelling are those of
+    /// Kubernetes.
     pub fn new(operation: Operation, kind: GroupVersionKind, resource: GroupVersionResource) -> Self {
         Self {
             uid: Uid::fresh(),
@@ -95,14 +97,15 @@ impl Request {
         }
     }
 
-    /// Returns whether the request is for a cluster-scoped resource, which includes Namespaces.
+    /// Returns whether the request's resource is cluster-scoped. Namespaces are cluster-scoped, too.
     pub fn is_cluster_wide(&self) -> bool {
         self.namespace.is_none() || (self.resource.group.is_empty() && self.resource.resource == "namespaces")
     }
 
-    /// Creates a request from its objects; `None` without an object. The default operation is UPDATE for both objects,
-    /// DELETE for an old object alone, and otherwise CREATE. The default resource is the plural of the kind; `resource`
-    /// may include a subresource: `pods/status`. `namespace` is used if the object has none.
+    /// Creates a request from its objects. Returns `None` if both objects are missing.
+    /// Default operation: UPDATE with both objects, DELETE with only an old object, CREATE with only a new one. Default
+    /// resource: the plural of the object's kind. `resource` may include a subresource, as in `pods/status`.
+    /// `namespace` is used if the object has none.
     pub fn described(
         object: Option<Object>,
         old_object: Option<Object>,
@@ -115,7 +118,7 @@ impl Request {
             (None, Some(_)) => Operation::Delete,
             _ => Operation::Create,
         });
-        // A DELETE has only the old object.
+        // A DELETE request has an old object, and no new one.
         let (object, old_object) = match operation {
             Operation::Delete => (None, old_object.or(object)),
             _ => (object, old_object),
@@ -153,7 +156,8 @@ impl Request {
     }
 }
 
-/// The kind and resource of the client's request, before the control plane converted the object.
+/// The kind and resource as the client requested them. They differ from the request's if the control plane has
+/// converted the object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requested {
     /// The kind of the object that the client sent.
@@ -189,7 +193,7 @@ impl From<String> for Uid {
     }
 }
 
-/// An operation on a resource.
+/// The operation of a request on a resource.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, derive_more::Display,
 )]
@@ -202,15 +206,15 @@ pub enum Operation {
     Update,
     /// The object is deleted.
     Delete,
-    /// A connection to the object is opened.
+    /// A connection to the object is opened, as by `kubectl exec`.
     Connect,
 }
 
 impl Operation {
-    /// All operations.
+    /// All operations, in the order of their declaration.
     pub const ALL: [Self; 4] = [Self::Create, Self::Update, Self::Delete, Self::Connect];
 
-    /// Returns the name in rules and reviews, such as `CREATE`.
+    /// Returns the operation's name in rules and reviews, such as `CREATE`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -229,7 +233,7 @@ pub struct UnknownOperation(pub String);
 impl FromStr for Operation {
     type Err = UnknownOperation;
 
-    /// Parses a name in any letter case, because Kubernetes writes `CREATE`, and BCS writes `Create`.
+    /// Parses an operation's name in any letter case, because Kubernetes writes `CREATE`, and BCS writes `Create`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::ALL
             .into_iter()
@@ -269,7 +273,8 @@ impl GroupVersionKind {
         }
     }
 
-    /// Guesses the resource of this kind: its plural in lower case, as Kubernetes does without discovery.
+    /// Guesses the resource of this kind: the plural in lower case. Without discovery, Kubernetes guesses in the same
+    /// way.
     pub fn guess_resource(&self) -> GroupVersionResource {
         let singular = self.kind.to_ascii_lowercase();
         let resource = match singular.as_str() {
@@ -296,7 +301,7 @@ impl fmt::Display for GroupVersionKind {
     }
 }
 
-/// Writes `group/version/name`, and leaves out an empty group or version.
+/// Writes `group/version/name`. An empty group or version is left out.
 fn write_qualified(f: &mut fmt::Formatter<'_>, [group, version, name]: [&str; 3]) -> fmt::Result {
     for part in [group, version].into_iter().filter(|part| !part.is_empty()) {
         write!(f, "{part}/")?;

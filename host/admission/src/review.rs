@@ -1,5 +1,6 @@
-//! Reads and writes AdmissionReviews, the messages between kube-apiserver and its webhooks. As a webhook, the program
-//! reads requests and writes responses; as a client of webhooks, it writes requests and reads responses.
+//! Reads and writes AdmissionReviews, the messages between kube-apiserver and its webhooks. When kube-apiserver calls
+//! the program, it reads requests and writes responses. When the program calls webhooks, it writes requests and reads
+//! responses.
 
 pub(crate) mod request;
 pub(crate) mod response;
@@ -16,7 +17,8 @@ pub struct Review {
 }
 
 impl Review {
-    /// Returns whether the request is allowed unchanged, without calling any hook.
+    /// Returns whether no hook is called for the request's resource, such as a webhook configuration. The request is
+    /// then allowed unchanged.
     pub fn is_never_hooked(&self) -> bool {
         self.request.resource.is_never_hooked()
     }

@@ -1,4 +1,4 @@
-//! Rules and selectors, which select the requests for chains and stages.
+//! Rules and selectors, which determine the requests for which chains and stages are called.
 
 pub(crate) mod condition;
 pub(crate) mod index;

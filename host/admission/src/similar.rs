@@ -7,8 +7,8 @@ use crate::enumerated;
 /// Returns the names that are similar to the text, the most similar one first. Case is ignored.
 pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Vec<T> {
     let text = text.to_lowercase();
-    // Names in one group, such as `pods/images` and `pods/limits`, are similar only if the parts after the group are
-    // similar.
+    // Names may belong to a group, such as `pods/images` and `pods/limits`. Two names of one group are similar only if
+    // the parts after the group are similar.
     let (group, _) = text.rsplit_once('/').unwrap_or_default();
     let measured = names.into_iter().filter_map(|name| {
         let lowercase = name.to_string().to_lowercase();
@@ -18,10 +18,11 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
         let shared = if is_of_group { group.chars().count() } else { 0 };
         let length = text.chars().count() - shared;
         let other = lowercase.chars().count() - shared;
-        // In a group, one difference is always allowed, so that a name of one letter is similar to every other such
-        // name.
+        // In a group, one different letter is always allowed. So a name with a single letter is similar to every other
+        // such name of its group.
         let allowed = (2 * length.max(other) / 5).max(usize::from(is_of_group));
-        // The edit distance is at least the difference of the lengths, so it need not be computed for this name.
+        // The edit distance is at least the difference of the two lengths. If that is too large, the distance need not
+        // be computed.
         if length.abs_diff(other) > allowed {
             return None;
         }
@@ -30,7 +31,8 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
     });
     let mut near: Vec<(usize, String, T)> = measured.collect();
     near.sort_by(|(a, one, _), (b, other, _)| (a, one).cmp(&(b, other)));
-    // Names with a long common prefix are all similar, so only names within twice the smallest distance are kept.
+    // If names have a long common prefix, all of them are similar. So only names within twice the smallest distance are
+    // kept.
     let best = near.first().map_or(0, |(distance, ..)| *distance);
     near.retain(|(distance, ..)| *distance <= 2 * best);
     near.into_iter().map(|(_, _, name)| name).collect()

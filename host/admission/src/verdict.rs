@@ -7,15 +7,15 @@ use serde_json::{Map, Value};
 
 use crate::{Object, Patch};
 
-/// The response of a hook to a request.
+/// The response of a hook to a request: a verdict, warnings, and audit annotations.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Response {
-    /// The verdict on the request.
+    /// The hook's verdict on the request.
     pub verdict: Verdict,
-    /// Warnings for the client.
+    /// The hook's warnings for the client.
     pub warnings: Vec<String>,
-    /// Audit annotations: keys and values.
+    /// The hook's audit annotations: keys and values.
     pub audit_annotations: Vec<(String, String)>,
 }
 
@@ -29,7 +29,7 @@ impl Response {
         }
     }
 
-    /// Replaces the message of a denial. The hook's own message becomes a cause in the details.
+    /// Sets the message of a denial, if `message` is given. The hook's own message becomes a cause in the details.
     pub(crate) fn with_message(mut self, message: Option<&str>) -> Self {
         if let (Verdict::Deny(denial), Some(message)) = (&mut self.verdict, message) {
             let own = std::mem::replace(&mut denial.message, message.to_owned());
@@ -38,7 +38,7 @@ impl Response {
         self
     }
 
-    /// If the messages of all denials of this stage name the policy, marks this denial accordingly.
+    /// Records in a denial that its message names the policy, if this is so for all denials of the stage.
     pub(crate) fn named_by(mut self, spec: &crate::StageSpec) -> Self {
         if let Verdict::Deny(denial) = &mut self.verdict {
             denial.names_policy |= spec.denials_name_policy;
@@ -46,13 +46,14 @@ impl Response {
         self
     }
 
-    /// The maximum total size of audit annotations in bytes, with keys and values. kube-apiserver has no limit.
+    /// The maximum total size of the audit annotations of a response in bytes, with their keys and values.
+    /// kube-apiserver has no limit.
     pub const MAX_ANNOTATIONS: usize = 16 << 10;
 
-    /// The maximum number of audit annotations. Each becomes a line in the log.
+    /// The maximum number of audit annotations of a response. Each annotation becomes a line in the log.
     pub const MOST_ANNOTATIONS: usize = 64;
 
-    /// The number of bytes that an audit annotation adds to the total size, besides its key and value.
+    /// The number of bytes by which each audit annotation counts more than the size of its key and value.
     const ANNOTATION_COST: usize = 16;
 
     /// The key of the audit annotation that contains the number of dropped annotations.
@@ -61,7 +62,7 @@ impl Response {
     /// The maximum length of an audit annotation's value in bytes. Longer values are truncated.
     pub const MAX_ANNOTATION: usize = 4096;
 
-    /// Truncates long texts and drops excess entries.
+    /// Limits the size of the response: truncates long texts, and drops entries above the limits.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         if !self.warnings.is_empty() {
@@ -106,7 +107,7 @@ impl Response {
 pub enum Verdict {
     /// The request is allowed unchanged.
     Allow,
-    /// The request is allowed, and the patch changes its object.
+    /// The request is allowed, and this patch changes its object.
     Patch(Patch),
     /// The request is allowed, and this object replaces the request's object.
     Replace(Object),
@@ -114,24 +115,25 @@ pub enum Verdict {
     Deny(Denial),
 }
 
-/// The denial of a request. The client receives all of it.
+/// The denial of a request. The client gets all of its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Denial {
     code: u16,
     /// A machine-readable word in CamelCase, which may be empty.
     pub reason: String,
-    /// The message for people.
+    /// The message of the denial, for people.
     pub message: String,
-    /// Whether the message names the policy that denied the request. If so, clients do not see stage and chain.
+    /// Whether the message names the policy that denied the request. If so, the client gets the message without the
+    /// names of stage and chain.
     pub names_policy: bool,
-    /// Machine-readable details, such as `causes` and `retryAfterSeconds` in Kubernetes' `Status.details`; may be
-    /// empty. Only clients that get a `Status` receive them.
+    /// Details for programs, such as `causes` and `retryAfterSeconds` in Kubernetes' `Status.details`; may be empty.
+    /// Only clients that get a Kubernetes `Status` receive them.
     pub details: Map<String, Value>,
 }
 
 impl Denial {
-    /// Creates a denial. A `code` outside 400 to 599 becomes 403.
+    /// Creates a denial with this HTTP status code. A `code` outside 400 to 599 becomes 403.
     pub fn new(code: u16, reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             code: if (400..600).contains(&code) { code } else { 403 },
@@ -142,7 +144,7 @@ impl Denial {
         }
     }
 
-    /// Adds a message to the `causes` in the details. `field` is the path of the field that caused the denial.
+    /// Adds a message to the `causes` in the denial's details. `field` is the path of the field that caused the denial.
     pub fn add_cause(&mut self, field: Option<&str>, message: impl Into<String>) {
         let field = field.map(|path| ("field".to_owned(), Value::String(path.to_owned())));
         let message = ("message".to_owned(), Value::String(message.into()));
@@ -166,26 +168,26 @@ impl Denial {
         Self::new(403, "Forbidden", message)
     }
 
-    /// The maximum length of a message in bytes. Longer messages are truncated. kube-apiserver has no limit.
+    /// The maximum length of a denial's message in bytes. Longer messages are truncated. kube-apiserver has no limit.
     pub const MAX_MESSAGE: usize = 16 << 10;
 
-    /// The maximum length of a reason in bytes.
+    /// The maximum length of a denial's reason in bytes.
     pub const MAX_REASON: usize = 256;
 
-    /// The maximum size of the details as JSON, in bytes. Larger details are dropped.
+    /// The maximum size of a denial's details as JSON, in bytes. Larger details are dropped.
     pub const MAX_DETAILS: usize = 16 << 10;
 
     fn bound(&mut self) {
         shorten(&mut self.message, Self::MAX_MESSAGE);
         shorten(&mut self.reason, Self::MAX_REASON);
-        // A parsed value can always be serialized.
+        // Serializing the details cannot fail, because they were parsed from JSON.
         let fits = serde_json::to_vec(&self.details).is_ok_and(|text| text.len() <= Self::MAX_DETAILS);
         if !fits {
             self.details = Map::new();
         }
     }
 
-    /// Returns the HTTP status, from 400 to 599.
+    /// Returns the HTTP status code of the denial, from 400 to 599.
     pub fn code(&self) -> u16 {
         self.code
     }
@@ -201,7 +203,7 @@ impl fmt::Display for Denial {
     }
 }
 
-/// Returns the text in at most this many bytes. A longer text is cut, and ends with `...`.
+/// Returns a text of at most this many bytes. If the text is longer, it is cut, and `...` is appended.
 pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most {
         return text.into();
@@ -211,7 +213,7 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     text.into()
 }
 
-/// Cuts the text like [`shortened`].
+/// Cuts a text in place to at most this many bytes, as [`shortened`] does.
 pub fn shorten(text: &mut String, most: usize) {
     const END: &str = "...";
     if text.len() > most {
@@ -220,15 +222,15 @@ pub fn shorten(text: &mut String, most: usize) {
     }
 }
 
-/// Applies kube-apiserver's limits to warnings: control characters and duplicates are removed, and if the texts exceed
-/// 4096 characters together, long ones are truncated to 256 characters and the last ones dropped.
+/// Applies kube-apiserver's limits to warnings. Control characters and duplicates are removed. If all warnings together
+/// exceed 4096 characters, long ones are truncated to 256 characters, and the last ones dropped.
 pub fn bounded_warnings(warnings: &[String]) -> Vec<String> {
     const TOTAL: usize = 4096;
     const CUT: usize = 256;
     let mut seen = HashSet::new();
     let texts: Vec<String> = warnings
         .iter()
-        // The total limit also applies to a single warning.
+        // A warning may be very long. It is read just far enough to see that it exceeds the total limit.
         .map(|text| {
             text.chars()
                 .filter(|c| !c.is_control())
@@ -285,7 +287,7 @@ mod tests {
         let Verdict::Deny(denial) = &response.verdict else {
             panic!("{response:?}")
         };
-        // The last character has two bytes, and does not fit.
+        // The character at the limit has two bytes, of which only one would fit, so it is cut off.
         assert_eq!(denial.message.len(), Denial::MAX_MESSAGE - 1);
         assert_eq!(denial.reason.len(), Denial::MAX_REASON);
         assert!(denial.details.is_empty());

@@ -49,7 +49,8 @@ impl ClusterKind {
         Self::new(AUTHORIZATION, ANY_ACCESS)
     }
 
-    /// Returns whether a grant of this kind lets a plugin check the permissions of any user.
+    /// Returns whether this kind stands for an access review of any user, so that its grant lets a plugin check the
+    /// permissions of any user.
     pub(crate) fn is_any_access(&self) -> bool {
         self.api_version == AUTHORIZATION && self.kind == ANY_ACCESS
     }
@@ -79,7 +80,8 @@ impl FromStr for ClusterKind {
     }
 }
 
-/// Reads resources for plugins. The sandbox checks the grant before each call, and stops waiting at the deadline.
+/// Reads resources of the control plane for plugins. Before each call, the sandbox checks that the stage grants the
+/// kind. It waits for the call until the request's deadline.
 #[async_trait]
 pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
     /// Returns an object as JSON; `None` if it does not exist.
@@ -133,11 +135,13 @@ pub struct ClusterQuery {
     pub namespace: Option<String>,
     /// The labels of the objects, as the text of a selector: `app in (web),!canary`. Empty selects all objects.
     pub label_selector: String,
-    /// The fields that the plugin gets. A reader may return more fields; the sandbox removes them.
+    /// The fields of the objects that the plugin gets. A reader may return objects with more fields, because the
+    /// sandbox removes them.
     pub fields: FieldMask,
-    /// The maximum number of objects; `None` lists all.
+    /// The maximum number of objects on a page; `None` lists all.
     pub limit: Option<NonZeroU32>,
-    /// The [`ClusterPage::rest`] of the previous page. It comes from the plugin, so it must not be trusted.
+    /// Where the page starts: the [`ClusterPage::rest`] of the previous page, or `None` for the first page. The plugin
+    /// passes this text, so the reader must not trust it.
     pub from: Option<String>,
 }
 
@@ -146,7 +150,7 @@ pub struct ClusterQuery {
 pub struct ClusterPage {
     /// The objects, as JSON.
     pub objects: Vec<Arc<str>>,
-    /// The start of the next page; `None` if this page is the last.
+    /// Where the next page starts, for [`ClusterQuery::from`]; `None` if this page is the last.
     pub rest: Option<String>,
 }
 
@@ -172,7 +176,7 @@ pub struct RecordedCluster<'a> {
 }
 
 impl<'a> RecordedCluster<'a> {
-    /// Creates a reader for one request, which records the responses, if there is a recorder.
+    /// Creates a reader for one request. If there is a recorder, it records the objects that the reader returns.
     pub fn new(reader: &'a dyn ClusterReader, recorder: Option<&'a ResponseRecorder>) -> Self {
         Self { reader, recorder }
     }
@@ -216,7 +220,7 @@ impl<'a> RecordedCluster<'a> {
 }
 
 impl ResponseRecorder {
-    /// Records the objects that a lookup returned.
+    /// Records the objects that a plugin's lookup returned.
     pub(crate) fn objects(&self, kind: &ClusterKind, objects: impl IntoIterator<Item = Arc<str>>) {
         let mut recorded = self.lock();
         recorded.looked_up = true;
@@ -225,7 +229,8 @@ impl ResponseRecorder {
         }
     }
 
-    /// Records the answer to an access review: for an allowed action, a role and a binding that allow it in a replay.
+    /// Records the answer to a permission check. If the action is allowed, a role and a role binding are recorded,
+    /// because they allow the action in a replay.
     pub fn access(&self, user: &UserInfo, action: &AccessAttributes, is_allowed: bool) {
         let mut recorded = self.lock();
         recorded.looked_up = true;

@@ -8,10 +8,11 @@ use crate::{
     ClusterKind, HttpGrant, HttpOrigin, ImageGrant, InvalidClusterKind, InvalidHttpOrigin, InvalidImageGrant,
 };
 
-/// The capabilities that a stage grants its plugin, and their limits. Default: none.
+/// The capabilities that a stage grants its plugin, and the limits of these capabilities. Default: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
-    /// The kinds of resources that the plugin may read. The kind of an access review lets the plugin check permissions.
+    /// The kinds of resources that the plugin may read. If one of them is the kind of an access review, the plugin may
+    /// check permissions.
     pub cluster: BTreeSet<ClusterKind>,
     /// The only namespace whose objects the plugin may read. `None` allows all namespaces and cluster-scoped objects.
     pub namespace: Option<Arc<str>>,
@@ -54,12 +55,12 @@ impl Grants {
         self.cluster.iter().any(ClusterKind::is_any_access)
     }
 
-    /// Returns whether the grants let the plugin reach servers other than the control plane.
+    /// Returns whether the grants let the plugin send requests to any server besides the control plane.
     pub fn calls_out(&self) -> bool {
         !self.http.is_empty() || !self.images.is_empty()
     }
 
-    /// Adds the grants of `more`, but not its namespace.
+    /// Adds the grants of `more` to these grants, whose namespace does not change.
     pub fn extend(&mut self, more: Self) {
         let Self {
             cluster,
@@ -74,8 +75,9 @@ impl Grants {
         self.environment.extend(environment);
     }
 
-    /// Describes the grants that `allowed` does not include, each with the key that would allow it, such as
-    /// `allow.cluster`. Environment variables are not compared, because they reveal only their own values.
+    /// Describes each of these grants that `allowed` does not include, and names the configuration key that would allow
+    /// it, such as `allow.cluster`. Environment variables need no permission, because they give a plugin nothing but
+    /// their values.
     pub fn not_included_in(&self, allowed: &Self) -> Vec<(String, &'static str)> {
         let Self {
             cluster,

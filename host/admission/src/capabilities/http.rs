@@ -81,9 +81,9 @@ pub struct HttpGrant {
     pub methods: BTreeSet<String>,
     /// The allowed paths; empty allows all.
     pub paths: Vec<PathPrefix>,
-    /// The non-public networks that the host name may resolve to.
+    /// The non-public networks in which the addresses of the origin's host name may be.
     pub networks: Vec<IpNet>,
-    /// The name of the credential that the host adds to requests.
+    /// The name of the credential that the host adds to the plugin's requests.
     pub credential: Option<String>,
 }
 
@@ -101,8 +101,9 @@ impl From<HttpOrigin> for HttpGrant {
 }
 
 impl HttpGrant {
-    /// Returns the first of `grants` that allows the request. The error is a message with the missing grant and the
-    /// fix. In the message, `sender` names the sender of the request, and `list` the configured list of grants.
+    /// Returns the first of `grants` that allows the request. Otherwise the error is a message that says which grant is
+    /// missing and how to add it. In this message, `sender` names the sender of the request, and `list` the configured
+    /// list of grants.
     pub fn find_granting<'a>(
         grants: &'a [Self],
         origin: &HttpOrigin,
@@ -141,7 +142,7 @@ impl HttpGrant {
     }
 }
 
-/// In a message, method and path are cut to this many bytes.
+/// The maximum size of a method and its path in an error message, in bytes. Longer ones are cut.
 const LONGEST_REQUEST: usize = 200;
 
 /// A prefix of URL paths. `/v1/` includes every path below it; `/v1` also includes itself, but not `/v10`.
@@ -156,12 +157,12 @@ pub struct PathPrefix(String);
 pub struct InvalidPathPrefix(pub String);
 
 impl PathPrefix {
-    /// Returns whether the prefix includes this path, however a server reads it.
+    /// Returns whether the prefix includes this path in every way in which servers may decode the path.
     fn includes(&self, path: &str) -> bool {
         let rest = path.strip_prefix(self.0.as_str());
         let is_included =
             rest.is_some_and(|rest| rest.is_empty() || self.0.ends_with('/') || rest.starts_with('/'));
-        // In a reading of the path, a trailing slash may be missing.
+        // A server may drop the trailing slash of a path, so the prefix is compared without its own.
         let prefix = decode(self.0.trim_end_matches('/'));
         let is_within = |reading: &String| {
             let rest = reading.strip_prefix(prefix.as_str());
@@ -176,10 +177,12 @@ impl FromStr for PathPrefix {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let url = Url::parse("https://host").and_then(|host| host.join(text));
-        // The URL parser has normalized the paths of requests, so a prefix must be normalized too.
+        // The URL parser has normalized the paths of requests. A prefix that is not normalized could not match them, so
+        // it is refused.
         let is_path = url.is_ok_and(|url| url.path() == text && text.starts_with('/'));
         let prefix = Self(text.to_owned());
-        // If servers could read the prefix in several ways, it would not include itself, nor any other path.
+        // A prefix that servers could decode in several ways would not include any path, not even itself. It is
+        // refused.
         if is_path && prefix.includes(text) {
             Ok(prefix)
         } else {
@@ -188,10 +191,11 @@ impl FromStr for PathPrefix {
     }
 }
 
-/// Sends requests of plugins.
+/// Sends HTTP requests for plugins.
 ///
-/// The sandbox checks the grant before each call, and stops waiting at the deadline. The sender checks the addresses of
-/// the host name, limits the size of the response, and follows no redirect, because it may lead to another origin.
+/// Before each call, the sandbox checks that the stage grants the request. It waits for the call until the deadline.
+/// The sender checks the addresses of the host name, limits the size of the response, and follows no redirect, because
+/// a redirect may lead to an origin that is not granted.
 #[async_trait]
 pub trait HttpSender: fmt::Debug + Send + Sync + 'static {
     /// Sends one request, and returns the whole response.
@@ -259,8 +263,9 @@ impl HttpRequest {
         Ok((Self::new(method, url), origin))
     }
 
-    /// Sends the request, which the grant must allow, and records the response with the recorder. The timeout is nine
-    /// tenths of the remaining time, so that the hook can still decide without a response.
+    /// Sends the request, and records the response if there is a recorder. The caller has checked that `grant` allows
+    /// the request. The timeout is nine tenths of the time until the deadline, so that the hook can still decide
+    /// without a response.
     ///
     /// # Errors
     ///
@@ -285,13 +290,14 @@ impl HttpRequest {
 
 const URL_MAX: usize = 16 << 10;
 
-/// The fraction of the remaining time after which a request times out.
+/// The part of the time until a hook's deadline after which its HTTP request times out.
 const TIME_FOR_REQUESTS: f64 = 0.9;
 
-/// The requests that Kyverno policies may send. The configuration grants them, because policies cannot.
+/// The HTTP requests that Kyverno policies may send. The host's configuration grants them, because a policy cannot
+/// grant itself requests.
 #[derive(Clone, Debug)]
 pub struct PolicyHttp {
-    /// The granted requests. Every policy may send them.
+    /// The granted requests, which every Kyverno policy may send.
     pub grants: Arc<[HttpGrant]>,
     /// The sender of the requests.
     pub sender: Arc<dyn HttpSender>,
@@ -301,7 +307,7 @@ pub struct PolicyHttp {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpResponse {
-    /// The HTTP status, which may signal an error.
+    /// The HTTP status of the response, which may be an error.
     pub status: u16,
     /// The names and values of the headers.
     pub headers: Vec<(String, String)>,
@@ -338,10 +344,11 @@ pub enum HttpError {
     /// The response is larger than this many bytes.
     #[error("the answer is larger than {0} bytes")]
     TooLarge(u64),
-    /// Neither stage nor configuration grants the request. This ends the call with the failure `capability-denied`.
+    /// Neither the stage nor the configuration grants the request. The hook's call ends with the failure
+    /// `capability-denied`.
     #[error("{0}")]
     Denied(String),
-    /// The host has no file descriptors or no memory left. This ends the call with the failure `overloaded`.
+    /// The host has no file descriptors or no memory left. The hook's call ends with the failure `overloaded`.
     #[error(transparent)]
     Exhausted(#[from] Failure),
 }

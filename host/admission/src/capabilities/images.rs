@@ -8,7 +8,8 @@ use url::{Host, Url};
 
 use crate::{Digest, ModuleReference, OciReference};
 
-/// Reads images for plugins. The sandbox checks the grant before each call, and stops waiting at the deadline.
+/// Reads container images for plugins. Before each call, the sandbox checks that the stage grants the image. It waits
+/// for the call until the deadline.
 #[async_trait]
 pub trait ImageReader: fmt::Debug + Send + Sync + 'static {
     /// Returns the manifest of an image, or its index.
@@ -55,7 +56,7 @@ pub struct Signers {
 /// A signer of images.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Signer {
-    /// The owner of the private key that belongs to this public key, which is in PEM.
+    /// The holder of the private key for this public key, which is in PEM.
     Key(String),
     /// An identity that an OpenID provider has confirmed.
     Identity {
@@ -82,8 +83,9 @@ pub enum Signer {
 #[error("{0}")]
 pub struct ImageError(pub String);
 
-/// The images that a stage lets its plugin read: all, or those in a registry or below a path in it. A registry on this
-/// machine or with an IP address must be named: clients choose images, and must not make the host call such servers.
+/// The images that a stage lets its plugin read: all, or those in a registry or below a path in it. "All" leaves out
+/// registries on this machine or with an IP address: clients choose images, and must not make the host call such
+/// servers. A grant must name such a registry.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 #[display("{}", _0.as_deref().unwrap_or("*"))]
 pub struct ImageGrant(Option<Box<str>>);
@@ -94,7 +96,7 @@ pub struct ImageGrant(Option<Box<str>>);
 pub struct InvalidImageGrant(String);
 
 impl ImageGrant {
-    /// All images, except those in registries that must be named explicitly.
+    /// The grant of all images, except those in registries on this machine or with an IP address.
     pub const ALL: Self = Self(None);
 
     /// Returns whether the grant includes an image.

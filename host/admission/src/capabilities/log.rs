@@ -1,5 +1,5 @@
-//! The log lines and other notes for a stage's row of the trace. They are stored in a task-local variable, so that
-//! neither hooks nor requests have to pass them on.
+//! The log lines and other notes that a stage's call adds to the trace. They are stored in a task-local variable, so
+//! that hooks and requests need not pass them on.
 
 use std::{future::Future, sync::Arc};
 
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Mode, keywords};
 
-/// The maximum number of lines that a call may log.
+/// The maximum number of log lines that the trace keeps of one hook call.
 const LINES: usize = 256;
-/// The maximum total size of the lines that a call may log, in bytes.
+/// The maximum total size of the log lines that the trace keeps of one hook call, in bytes.
 const BYTES: usize = 64 << 10;
 
 /// The severity of a log line.
@@ -24,7 +24,7 @@ pub enum LogLevel {
     /// Information for operators.
     #[default]
     Info,
-    /// Information for developers who look for a mistake.
+    /// Information for the plugin's developers who look for a mistake.
     Debug,
     /// Every detail.
     Trace,
@@ -55,18 +55,20 @@ struct CallNotes {
 }
 
 tokio::task_local! {
-    /// The notes of the stage that this task is calling. Other tasks, such as a comparison with a candidate, have none.
+    /// The notes of the stage that this task is calling. A task that calls no stage, such as a comparison with a
+    /// candidate plugin, has none.
     static CURRENT: Arc<Mutex<CallNotes>>;
 }
 
 /// Changes the notes of the stage that this task is calling. Does nothing if this task is calling no stage.
 fn change(change: impl FnOnce(&mut CallNotes)) {
-    // An error means that no stage is being called.
+    // An error means that this task is calling no stage, so that there are no notes to change.
     let _ = CURRENT.try_with(|notes| change(&mut notes.lock()));
 }
 
 impl LogLine {
-    /// Adds the line to the notes of the stage that this task is calling, if there is one and the limits allow it.
+    /// Adds the line to the notes of the stage that this task is calling. Drops the line if this task is calling no
+    /// stage, or if the limits for lines are reached.
     pub fn keep(self) {
         change(|kept| {
             let size = self.context.len() + self.message.len();
@@ -78,7 +80,7 @@ impl LogLine {
     }
 }
 
-/// Records that the stage's candidate decides the request. Does nothing if this task is calling no stage.
+/// Records that the candidate plugin of the stage decides the request. Does nothing if this task is calling no stage.
 pub fn decided_by_candidate() {
     change(|notes| notes.by_candidate = true);
 }
@@ -89,12 +91,13 @@ pub fn is_audit() -> bool {
     CURRENT.try_with(is_audit).unwrap_or_default()
 }
 
-/// Lets a future add to the current notes, in whichever task it is polled.
+/// Wraps a future, so that it adds to the notes of the stage that this task is calling, even if another task polls it.
 pub(crate) fn with_current_notes<F: Future>(future: F) -> impl Future<Output = F::Output> {
     CURRENT.scope(CURRENT.try_with(Arc::clone).unwrap_or_default(), future)
 }
 
-/// Runs a call. Returns its output, its log lines, and whether the stage's candidate decided.
+/// Runs the call of a stage's hook. Returns the call's output, its log lines, and whether the stage's candidate plugin
+/// decided.
 pub(crate) async fn with_notes<F: Future>(mode: Mode, call: F) -> (F::Output, Vec<LogLine>, bool) {
     let notes = Arc::new(Mutex::new(CallNotes {
         is_audit: mode == Mode::Audit,
@@ -122,7 +125,7 @@ mod tests {
         let call = async |name: &str| {
             line(name).keep();
             tokio::task::yield_now().await;
-            // A separate task does not add to the notes of the call.
+            // A spawned task is not part of the call, so its line is not kept.
             tokio::spawn(async { line("elsewhere").keep() }).await.unwrap();
             let name = name.to_owned();
             let moved = with_current_notes(async move { line(&name).keep() });
@@ -143,7 +146,7 @@ mod tests {
             tokio::spawn(async { decided_by_candidate() }).await.unwrap()
         })
         .await;
-        // The notes are kept even if the call is dropped.
+        // A call is dropped at its deadline. Its notes are kept.
         let call = async {
             decided_by_candidate();
             std::future::pending::<()>().await;

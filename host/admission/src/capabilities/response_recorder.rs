@@ -9,7 +9,8 @@ use crate::{ClusterKind, HttpAnswer};
 const ENTRIES: usize = 256;
 const BYTES: usize = 1 << 20;
 
-/// The responses to HTTP requests and lookups of plugins during one admission request. Clones share the recording.
+/// The responses that plugins received from servers and the control plane during one admission request. Clones share
+/// the recording.
 #[derive(Clone, Debug, Default)]
 pub struct ResponseRecorder(Arc<Mutex<RecordedResponses>>);
 
@@ -21,15 +22,16 @@ pub struct RecordedResponses {
     pub http: Vec<HttpAnswer>,
     /// Whether a plugin looked up an object or checked a permission.
     pub looked_up: bool,
-    /// The objects that lookups returned: kind and JSON text. An allowed action is recorded as a role and a binding.
+    /// The objects that lookups of plugins returned, with their kinds, as JSON. An allowed action is recorded as a role
+    /// and a role binding.
     pub objects: Vec<(ClusterKind, Arc<str>)>,
-    /// The number of responses and objects that were not recorded, because the limits were reached.
+    /// The number of responses and objects that were left out of the recording, because it has reached its limits.
     pub missed: usize,
     bytes: usize,
 }
 
 impl ResponseRecorder {
-    /// Removes and returns the entries.
+    /// Removes all recorded responses from the recorder, and returns them.
     pub fn take(&self) -> RecordedResponses {
         std::mem::take(&mut *self.lock())
     }
@@ -40,7 +42,7 @@ impl ResponseRecorder {
 }
 
 impl RecordedResponses {
-    /// Adds an object, unless it was added before.
+    /// Adds an object to the recording, unless it is there already.
     pub(super) fn keep(&mut self, kind: ClusterKind, object: Arc<str>) {
         let size = object.len();
         let entry = (kind, object);
@@ -49,7 +51,8 @@ impl RecordedResponses {
         }
     }
 
-    /// Reserves space for an entry of this size in bytes. If it does not fit, counts it as missed and returns `false`.
+    /// Reserves space in the recording for an entry of this size in bytes. If the entry does not fit, counts it as
+    /// missed and returns `false`.
     pub(super) fn make_room(&mut self, size: usize) -> bool {
         let entries = self.http.len() + self.objects.len();
         let fits = entries < ENTRIES && self.bytes.saturating_add(size) <= BYTES;

@@ -1,4 +1,4 @@
-//! Applies verdicts to objects, and checks the resulting objects.
+//! Applies the verdicts of hooks to objects, and checks the resulting objects.
 
 use crate::{
     Deadline, Denial, Failure, FailureKind, Object, Patch, Request, SpellingError, Verdict,
@@ -10,7 +10,7 @@ use crate::{
 pub enum Effect {
     /// The request passes unchanged.
     None,
-    /// The patch turns the object of the request into this object.
+    /// The patch changes the request's object, and this object is the result.
     Change(Object, Patch),
     /// The request is refused.
     Deny(Denial),
@@ -19,8 +19,8 @@ pub enum Effect {
 impl Verdict {
     /// Computes the effect of the verdict on this request.
     ///
-    /// The resulting object must satisfy the same rules as the client's: each key of [`Request::spelling`] occurs once,
-    /// in its canonical spelling, and [`Request::identity`] is unchanged. Duplicate keys in a hook's output are
+    /// The changed object must satisfy the same rules as the client's object: each key of [`Request::spelling`] occurs
+    /// once, in its canonical spelling, and [`Request::identity`] is unchanged. Duplicate keys in a hook's output are
     /// refused. Large objects are processed on a thread for long work.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ struct ChangeRules {
 impl ChangeRules {
     fn patch(&self, patch: Patch, deadline: Deadline) -> Result<Effect, Failure> {
         let after = patch.apply_by(&self.before, Some(deadline))?;
-        // A patch that only sets equal values changes nothing.
+        // A patch changes nothing if it only sets values that the object already has.
         if self.before.is(&after) {
             return Ok(Effect::None);
         }

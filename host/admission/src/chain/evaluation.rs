@@ -19,7 +19,8 @@ use crate::{
 
 use self::audit::Audit;
 
-/// Provides the data that decides whether a stage is called. Lives as long as one request.
+/// Provides the namespace labels and permissions that decide whether a stage is called for a request. Lives as long as
+/// the request.
 #[derive(Clone, Copy, derive_more::Debug)]
 #[debug("EvaluationSources {{ .. }}")]
 pub struct EvaluationSources<'a> {
@@ -32,7 +33,7 @@ pub struct EvaluationSources<'a> {
 /// The evaluation of one request by the chains. Lives as long as the request.
 #[derive(Debug)]
 pub struct Evaluation {
-    /// The request as the next stage sees it. It is copied before a change if hooks or audits still use it.
+    /// The request as the next stage gets it. Hooks and audits may still use it, so it is copied before a change.
     request: Arc<Request>,
     original: Option<Object>,
     began: Instant,
@@ -43,7 +44,8 @@ pub struct Evaluation {
     audit_annotations: Vec<AuditAnnotation>,
     trace: Vec<TraceRow>,
     refusal: Option<Refusal>,
-    /// Whether the refusal is a denial whose message names its policy. If so, further such denials are added to it.
+    /// Whether the refusal is a denial whose message names its policy. If so, denials by later stages whose messages
+    /// name their policies are added to it.
     is_joined: bool,
 }
 
@@ -55,12 +57,13 @@ pub(crate) struct StageInChain<'a> {
     stage: &'a Stage,
 }
 
-/// A stage that is called again in a second round if the object changed.
+/// A mutating stage that is called a second time if the object changed after its first turn.
 struct ReinvokedStage<'a> {
     entry: StageInChain<'a>,
-    /// The object's revision after the stage's turn. The stage is called again if the final revision differs.
+    /// The object's revision after the stage's first turn. The stage is called again if the object's final revision
+    /// differs.
     revision: u64,
-    /// The index in the list of audits; `None` unless the stage has the mode `Audit`.
+    /// The stage's index in the list of audits; `None` unless the stage has the mode `Audit`.
     audit: Option<usize>,
 }
 
@@ -90,14 +93,15 @@ impl Evaluation {
     }
 
     /// Passes the request through all stages of these chains, without checking the chains' rules. The mutating chains
-    /// come first, in this order, then their stages that ask for reinvocation, then all validating stages concurrently.
-    /// After a refusal, the remaining stages only add a row to the trace.
+    /// are called first, in this order. Next, mutating stages are reinvoked, and then all validating stages are called
+    /// concurrently. After a refusal, a stage is not called, and just gets its row in the trace.
     ///
     /// A mutating stage is called a second time if it asks for reinvocation, was called in the first round, and the
-    /// object changed afterwards. A stage that is reinvoked by itself is also called again after its own change. As in
+    /// object changed afterwards. A stage that is reinvoked by itself is called again after its own change, too. As in
     /// kube-apiserver, no stage is called a third time.
     ///
-    /// Stages in mode `Audit` are called last, concurrently, and neither delay others nor influence the decision.
+    /// Stages in mode `Audit` are called last, concurrently. They neither delay other stages nor influence the
+    /// decision.
     pub async fn run<S: Borrow<Stage>>(&mut self, chains: &[&Chain<S>], sources: EvaluationSources<'_>) {
         let mut audits = Vec::new();
         self.mutate(stages_in(chains, Phase::Mutating), sources, &mut audits)
@@ -194,7 +198,7 @@ impl Evaluation {
         }
     }
 
-    /// Shortens the patch, because changes of several stages may cancel each other out or be too many.
+    /// Shortens the patch of all stages together, because their changes may cancel each other out or be too many.
     async fn shorten_patch(&mut self) {
         if self.revision < 2 {
             return;
@@ -217,12 +221,12 @@ impl Evaluation {
         }
     }
 
-    /// Returns the outcome of the chains so far.
+    /// Returns the outcome of the chains that have run so far.
     pub fn outcome(self) -> Outcome {
         self.finish().1
     }
 
-    /// Returns the request as it was before the chains, and the outcome so far.
+    /// Returns the request as it was before all chains, and the outcome of the chains that have run so far.
     pub fn finish(self) -> (Request, Outcome) {
         let mut request = Arc::unwrap_or_clone(self.request);
         let object = std::mem::replace(&mut request.object, self.original);
@@ -318,7 +322,8 @@ impl Evaluation {
         }
     }
 
-    /// Refuses the request, or adds the denial to an earlier one if the messages of both name their policies.
+    /// Refuses the request with this denial. If the request is refused already, the denial is added to the refusal when
+    /// the messages of both name their policies, and dropped otherwise.
     fn deny(&mut self, entry: StageInChain<'_>, denial: &Denial) {
         match &mut self.refusal {
             Some(Refusal {
@@ -399,7 +404,7 @@ fn stages_in<'a, S: Borrow<Stage>>(chains: &[&'a Chain<S>], phase: Phase) -> Vec
 
 /// The time of a stage's turn, and the notes that were taken during it.
 struct Timing {
-    /// The time between the request's arrival at the chains and the turn.
+    /// The time between the start of the evaluation and the start of the stage's turn.
     start: Duration,
     duration: Duration,
     log: Vec<LogLine>,

@@ -1,4 +1,4 @@
-//! Exceptions, which keep a stage from being called for some requests.
+//! Exceptions, which exempt requests from a stage, so that the stage's hook is not called for them.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -6,23 +6,24 @@ use serde::Deserialize;
 
 use crate::{Authorizer, Deadline, MatchConditions, Moment, Request, Rule};
 
-/// Exempts requests from a stage until a given time. An exempt request must match every part of the exception.
+/// Exempts requests from a stage until a given time. A request is exempt if it matches every field of the exception.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Exception {
-    /// The name that traces, logs and metrics show.
+    /// The exception's name in traces, logs and metrics.
     pub name: Arc<str>,
-    /// The rules. A request must match at least one of them; empty matches all requests.
+    /// The exception's rules. A request must match at least one of them; an empty list matches all requests.
     pub rules: Vec<Rule>,
-    /// The namespaces of the objects; empty matches all.
+    /// The namespaces of the exempt objects. An empty list matches all objects.
     pub namespaces: Vec<Glob>,
-    /// The names of the objects, or the beginnings of names that the control plane generates; empty matches all.
+    /// The names of the exempt objects, or the prefixes from which the control plane generates names. An empty list
+    /// matches all objects.
     pub names: Vec<Glob>,
-    /// The names of the users; empty matches all.
+    /// The names of the exempt users. An empty list matches all users.
     pub users: Vec<Glob>,
-    /// The groups. The user must be in at least one of them; empty matches all users.
+    /// The groups of the exempt users. A user must be in at least one of them; an empty list matches all users.
     pub groups: Vec<Glob>,
-    /// Conditions, which must all be true. A condition that cannot be evaluated counts as false.
+    /// Conditions on the exempt requests, which must all be true. A condition that cannot be evaluated counts as false.
     pub match_conditions: MatchConditions,
     /// The time at which the exception expires.
     pub until: Moment,
@@ -95,7 +96,7 @@ fn name(request: &Request) -> Cow<'_, str> {
     )
 }
 
-/// A text in which each `*` matches any number of characters.
+/// A pattern for names, in which each `*` matches any number of characters.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub struct Glob(String);
 

@@ -1,4 +1,5 @@
-//! Shows stages the object that the control plane will generate from the object of the request.
+//! Lets stages see an object that the control plane will generate, such as a Pod, instead of the request's object, such
+//! as a Deployment.
 
 use std::{any::Any, fmt, ptr, sync::Arc};
 
@@ -7,17 +8,19 @@ use parking_lot::Mutex;
 
 use crate::{Deadline, EvaluationSources, Failure, Request, Rule};
 
-/// Generates an object from a request's object, as the control plane will later do, such as the Pod of a Deployment.
-/// Stages see the generated object instead of the request's. `admittance-mutation` implements this for Gatekeeper.
+/// Generates an object from a request's object, as the control plane will do later. For example, it generates the Pod
+/// of a Deployment. Stages see the generated object instead of the request's. `admittance-mutation` implements this for
+/// Gatekeeper.
 #[async_trait]
 pub trait ObjectGenerator: Any + fmt::Debug + Send + Sync {
-    /// Returns the rules. An object is generated only for a request that matches at least one of them.
+    /// Returns the rules of this generator. It generates an object only for a request that matches at least one of
+    /// them.
     fn generators(&self) -> &[Rule];
 
-    /// Returns whether both generators make equal objects from equal requests.
+    /// Returns whether this and the other generator always make equal objects from equal requests.
     fn is_equal(&self, other: &dyn ObjectGenerator) -> bool;
 
-    /// Returns a request to create the generated object; `None` if no object is generated.
+    /// Returns a request to create the generated object; `None` if no object is generated from this request.
     ///
     /// # Errors
     ///
@@ -36,12 +39,13 @@ impl PartialEq for dyn ObjectGenerator {
     }
 }
 
-/// The generated objects, keyed by the memory addresses of the generator and the request. Stages share them.
+/// The objects generated so far, which all stages share. A key is the memory addresses of the generator and the
+/// request.
 #[derive(Default)]
 pub(crate) struct Generated(Mutex<Vec<((usize, usize), Option<Arc<Request>>)>>);
 
 impl Generated {
-    /// Returns the result of [`ObjectGenerator::generate`], which is computed once for all stages.
+    /// Returns the result of [`ObjectGenerator::generate`], which is computed once and then shared by all stages.
     pub(crate) async fn get(
         &self,
         generator: &Arc<dyn ObjectGenerator>,

@@ -25,12 +25,13 @@ pub enum Formula {
     Equal(Box<[Formula; 2]>),
 }
 
-/// The value of a formula; `None` if it depends on a member that failed.
+/// The value of a group's formula; `None` if it depends on a member that failed.
 type Truth = Option<bool>;
 
 impl Formula {
-    /// Computes the value from the known verdicts of members. The error is the index of the member whose verdict is
-    /// needed next. An operand that cannot change the result is not evaluated, so its members are not called.
+    /// Computes the formula's value from the verdicts of the members that were called so far. If the value depends on a
+    /// member that was not called, the error is that member's index. An operand that cannot change the result is not
+    /// evaluated, so its members need not be called.
     fn evaluate(&self, member: &impl Fn(usize) -> Result<Truth, usize>) -> Result<Truth, usize> {
         Ok(match self {
             Self::Constant(value) => Some(*value),
@@ -61,8 +62,8 @@ impl Formula {
     }
 }
 
-/// Returns the value of `&&` or `||`. `deciding` is the value of an operand that determines the result (false for `&&`,
-/// true for `||`), even if the other operand failed.
+/// Returns the value of `&&` or `||`. One operand with the value `deciding` determines the result (false for `&&`, true
+/// for `||`), even if the other operand failed.
 fn decided(
     deciding: bool,
     [one, other]: &[Formula; 2],
@@ -80,12 +81,13 @@ fn decided(
     })
 }
 
-/// Combines hooks into one verdict. Members are called one after the other, at most once for a request, and only if the
-/// formula depends on them. The response has the warnings and audit annotations of all called members.
+/// A hook that combines the verdicts of its members, which are hooks. Members are called one after the other, at most
+/// once for a request, and only if the formula depends on them. The response has the warnings and audit annotations of
+/// all called members.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Group {{ formula: {formula:?}, .. }}")]
 pub struct Group {
-    /// The hooks with the names that messages show.
+    /// The group's member hooks, each with the name that messages show.
     members: Vec<(Arc<str>, Arc<dyn Hook>)>,
     formula: Formula,
     denial: Denial,
@@ -117,7 +119,8 @@ impl Group {
 
     fn denied(&self, answers: &[Option<MemberAnswer>]) -> Denial {
         let mut denial = self.denial.clone();
-        // Details that exceed their limit are dropped entirely, so each cause is shortened to a share of the limit.
+        // Details that exceed their limit are dropped entirely. So that the group's details do not, each cause is
+        // shortened to its share.
         let most = Denial::MAX_DETAILS / 2 / self.members.len().max(1);
         for ((name, _), answer) in self.members.iter().zip(answers) {
             let mut message = match answer {
@@ -171,7 +174,8 @@ impl Hook for Group {
         };
         match allowed {
             Some(true) => {
-                // The verdict does not depend on the failed members, but operators should know of the failures.
+                // Some members failed, but the group's verdict does not depend on them. Operators find their failures
+                // in the audit annotations.
                 for ((name, _), answer) in self.members.iter().zip(&answers) {
                     if let Some(MemberAnswer::Failed(failure)) = answer {
                         let key = format!("{name}.failure");

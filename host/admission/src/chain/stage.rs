@@ -18,53 +18,56 @@ pub struct Stage {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StageSpec {
-    /// The name in traces, metrics and refusals. It is unique in its chain.
+    /// The stage's name in traces, metrics and refusals. It is unique in its chain.
     pub name: Arc<str>,
-    /// Generates the object that the stage and its selectors see instead of the request's object.
+    /// Generates an object from the request's object. The stage and its selectors see the generated object instead.
     pub expansion: Option<Arc<dyn ObjectGenerator>>,
-    /// The rules. A request must match at least one of them; empty matches every request of the chain.
+    /// The stage's rules. A request must match at least one of them; an empty list matches every request of the chain.
     pub rules: Vec<Rule>,
-    /// The rules that exclude requests. A request must match none of them.
+    /// The rules that exclude requests from the stage. The hook is called only if the request matches none of them.
     pub exclude_rules: Vec<Rule>,
     /// The namespaces for which the hook is called; `None` includes all.
     pub namespace_selector: Option<NamespaceSelector>,
-    /// The labels of the objects for which the hook is called; empty includes all.
+    /// The labels of the objects for which the hook is called; an empty selector includes all objects.
     pub object_selector: LabelSelector,
-    /// Conditions on the request, which must all be true.
+    /// Conditions on the request, which must all be true for the hook to be called.
     pub match_conditions: MatchConditions,
-    /// The stages of other chains that take precedence. If one of them selects a request, this hook is not called.
+    /// Stages of other chains that take precedence over this stage. If one of them selects a request, this stage's hook
+    /// is not called.
     pub yields_to: Vec<Arc<Precedence>>,
-    /// The exceptions. The hook is not called for a request that matches any of them.
+    /// The exceptions from the stage. The hook is not called for a request that matches any of them.
     pub exceptions: Vec<Arc<Exception>>,
-    /// The effect of a failure.
+    /// What happens to the request when the stage's hook fails.
     pub failure_policy: FailurePolicy,
-    /// The maximum duration of a call. The request's deadline may be earlier.
+    /// The maximum duration of a call of the hook. The call ends earlier if the request's deadline is earlier.
     pub timeout: Duration,
-    /// Whether the verdict is enforced.
+    /// Whether the hook's verdict is enforced.
     pub mode: Mode,
-    /// The side effects of a call.
+    /// The side effects of calling the hook.
     pub side_effects: SideEffects,
     /// Whether the hook is called again when the object changed after its call.
     pub reinvocation: Reinvocation,
-    /// Whether the hook's own change causes a second call too, as for policies in kube-apiserver.
+    /// Whether the hook is called a second time even if only its own call changed the object. Policies in
+    /// kube-apiserver behave so.
     pub reinvoked_by_itself: bool,
-    /// The message of denials. The hook's own message becomes a cause in the details.
+    /// The message of the stage's denials. The hook's own message becomes a cause in the details.
     pub message: Option<Arc<str>>,
-    /// Whether the messages of denials name the policy. If so, clients get the messages without the names of stage and
-    /// chain, and the messages of several such stages are joined, one per line.
+    /// Whether the hook's denial messages name the policy. If so, clients get these messages without the names of stage
+    /// and chain. If several such stages deny a request, their messages are joined, one per line.
     pub denials_name_policy: bool,
-    /// Whether an operator has temporarily disabled the stage, so that its hook is not called. No definition sets this.
+    /// Whether an operator has temporarily disabled the stage, so that its hook is not called. This cannot be set in a
+    /// stage's definition.
     pub is_disabled: bool,
 }
 
-/// A stage that takes precedence over others, and the requests that it selects.
+/// A stage that takes precedence over stages of other chains, and the requests that it selects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Precedence {
-    /// The name of the stage's chain.
+    /// The name of the chain to which the preceding stage belongs.
     pub chain: Arc<str>,
-    /// The namespaces that the stage selects; `None` selects all.
+    /// The namespaces that the preceding stage selects; `None` selects all.
     pub namespaces: Option<NamespaceSelector>,
-    /// The labels of the objects that the stage selects; empty selects all.
+    /// The labels of the objects that the preceding stage selects; an empty selector selects all objects.
     pub objects: LabelSelector,
 }
 
@@ -97,7 +100,8 @@ impl StageSpec {
         }
     }
 
-    /// Returns whether match conditions of the stage or of its exceptions may use the authorizer.
+    /// Returns whether the match conditions of the stage or of its exceptions may check permissions with the
+    /// authorizer.
     pub fn uses_authorizer(&self) -> bool {
         let of_exceptions = self.exceptions.iter();
         let mut all = of_exceptions.map(|exception| &exception.match_conditions);
@@ -120,7 +124,7 @@ impl Stage {
     }
 }
 
-/// The effect of a stage's failure on the request. A denial is not a failure.
+/// The effect of a failure of a stage's hook on the request. A denial is not a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FailurePolicy {
     /// The request is refused.
@@ -138,7 +142,7 @@ pub enum Mode {
     /// The verdict is enforced.
     #[default]
     Enforce,
-    /// The hook is called and its verdict recorded, but nothing is changed or refused.
+    /// The hook is called and its verdict recorded, but it neither changes nor refuses the request.
     Audit,
 }
 
@@ -161,13 +165,14 @@ pub enum SideEffects {
 keywords!(SideEffects, "kind of side effects": None = "None", NoneOnDryRun = "NoneOnDryRun", Some = "Some", Unknown = "Unknown");
 
 impl SideEffects {
-    /// Returns whether the hook may be called for a dry run.
+    /// Returns whether a hook with these side effects may be called for a dry run.
     pub fn allow_dry_run(self) -> bool {
         matches!(self, Self::None | Self::NoneOnDryRun)
     }
 }
 
-/// Whether a hook is called again when the object changed after its call, as in Kubernetes' `reinvocationPolicy`.
+/// Whether a mutating stage's hook is called again when the object changed after its call, as in Kubernetes'
+/// `reinvocationPolicy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Reinvocation {
     /// The hook is called once.

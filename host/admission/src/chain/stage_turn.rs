@@ -14,26 +14,26 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(crate) struct StageTurn<'a> {
     pub(crate) request: &'a Arc<Request>,
-    /// The time at which the request arrived at the chains.
+    /// The time at which the evaluation of the request started.
     pub(crate) began: Instant,
     pub(crate) deadline: Deadline,
     pub(crate) sources: EvaluationSources<'a>,
-    /// The objects that were generated for earlier stages.
+    /// The objects that were generated for stages in this evaluation, so that stages share them.
     pub(crate) generated: &'a Generated,
 }
 
 pub(crate) enum TurnResult {
-    /// The request's deadline passed before the turn.
+    /// The request's deadline passed before the stage's turn.
     DeadlinePassed,
     /// The stage does not apply to the request.
     Skipped {
         reason: SkipReason,
-        /// The exception that caused the skip; `None` for other reasons.
+        /// The exception that matches the request, if the reason is an exception.
         exception: Option<Arc<str>>,
     },
-    /// It could not be determined whether the stage applies.
+    /// The checks whether the stage applies to the request failed.
     Unselected(Failure),
-    /// The hook was called.
+    /// The stage's hook was called, and this is its result.
     Answered(Result<(Effect, ResponseNotes), Failure>),
 }
 
@@ -46,19 +46,19 @@ impl TurnResult {
     }
 }
 
-/// The warnings and audit annotations of a response.
+/// The warnings and audit annotations of a hook's response.
 pub(crate) struct ResponseNotes {
     pub(crate) warnings: Vec<String>,
     pub(crate) audit_annotations: Vec<(String, String)>,
 }
 
 impl Stage {
-    /// Returns the reason why the stage would not be called for this request; `None` if it would be called. The rules
-    /// of the chain are not checked, and the hook is not called.
+    /// Returns the reason why the stage's hook would not be called for this request; `None` if it would be called. The
+    /// rules of the chain are not checked, and no hook is called.
     ///
     /// # Errors
     ///
-    /// Fails when the answer cannot be determined. In an evaluation, this is a failure of the stage.
+    /// Fails when it cannot be determined whether the stage applies. In an evaluation, this is a failure of the stage.
     pub async fn skip_reason(
         &self,
         request: &Request,
@@ -96,7 +96,7 @@ impl StageTurn<'_> {
             Err(failure) => return TurnResult::Unselected(failure),
             Ok(None) => {}
         }
-        // If `seen` had no request, the stage would have been skipped above, so the fallback is not used.
+        // The result is always a request here: without one, `skip` has returned a reason or a failure above.
         let seen = seen.ok().flatten().unwrap_or(Cow::Borrowed(self.request));
         let turn = StageTurn {
             request: &seen,
@@ -108,7 +108,8 @@ impl StageTurn<'_> {
         TurnResult::Answered(answer)
     }
 
-    /// Returns the request that the stage sees; `None` if the stage needs a generated object, but none is generated.
+    /// Returns the request that the stage sees: the request itself or, for a stage with an expansion, the generated
+    /// one. `None` if no object is generated.
     async fn seen(
         &self,
         spec: &StageSpec,
@@ -137,7 +138,8 @@ impl StageTurn<'_> {
         self.judge(phase, response.bounded(), deadline).await
     }
 
-    /// Returns the reason why the stage is not called, and the exception if that is the reason; `None` if it is called.
+    /// Returns the reason why the stage's hook is not called; `None` if it is called. If the reason is an exception,
+    /// its name is returned with the reason.
     async fn skip(
         &self,
         stage: &Stage,
@@ -152,7 +154,8 @@ impl StageTurn<'_> {
         if let Ok(Some(reason)) = unselected {
             return Ok(Some((reason, None)));
         }
-        // An exception also applies if it could not be determined whether the stage applies.
+        // An exception exempts a request even if the checks above failed, so their failure is reported after the
+        // exceptions.
         if let Some(exception) = self.exception(stage).await {
             return Ok(Some((SkipReason::Exception, Some(exception))));
         }
@@ -173,7 +176,7 @@ impl StageTurn<'_> {
     }
 
     async fn call(&self, stage: &Stage, deadline: Deadline) -> Result<Response, Failure> {
-        // A panic in a native hook is a failure of its stage only.
+        // If a native hook panics, its stage fails, and other stages continue.
         let call = AssertUnwindSafe(stage.hook.admit(self.request, deadline)).catch_unwind();
         match timeout_at(deadline.instant(), call).await {
             Ok(Ok(answer)) => answer,
@@ -213,11 +216,12 @@ impl StageTurn<'_> {
 }
 
 impl StageSpec {
-    /// Returns the reason why these settings exclude this request; `None` if they do not. Exceptions are not checked.
+    /// Returns the first setting that excludes this request: rules, selectors, conditions or the precedence of other
+    /// stages. `None` if no setting excludes it. The stage's exceptions are not checked.
     ///
     /// # Errors
     ///
-    /// Fails when the answer cannot be determined.
+    /// Fails when it cannot be determined whether the request is excluded.
     pub async fn skip_reason(
         &self,
         request: &Request,
@@ -248,7 +252,7 @@ impl StageSpec {
     }
 }
 
-/// Returns the reason for a skip if one of these selectors does not match the request.
+/// Returns which of the two selectors does not match the request; `None` if both match.
 async fn unselected(
     (namespaces, objects): (Option<&NamespaceSelector>, &LabelSelector),
     request: &Request,

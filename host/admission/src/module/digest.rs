@@ -41,7 +41,8 @@ impl Digest {
         }
     }
 
-    /// Computes the digest of several texts with their lengths, so that `["a", "b"]` and `["ab"]` differ.
+    /// Computes one digest of several texts. Their lengths are included, so that `["a", "b"]` and `["ab"]` have
+    /// different digests.
     pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hasher = Sha256::new();
         for part in parts {
@@ -51,19 +52,19 @@ impl Digest {
         Self(hasher.finalize().into())
     }
 
-    /// Returns the 32 bytes.
+    /// Returns the 32 bytes of the digest.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// Returns the first 12 hexadecimal digits, for display.
+    /// Returns the first 12 hexadecimal digits of the digest, for display.
     pub fn short(self) -> String {
         let mut digits = self.to_hex();
         digits.truncate(12);
         digits
     }
 
-    /// Returns the 64 hexadecimal digits.
+    /// Returns the digest as 64 hexadecimal digits, without `sha256:`.
     pub fn to_hex(self) -> String {
         hex::encode(self.0)
     }

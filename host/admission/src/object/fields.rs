@@ -1,4 +1,4 @@
-//! Cuts selected fields out of the text of an object.
+//! Reduces the text of an object to selected fields.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ use serde_json::value::RawValue;
 
 use crate::{Pattern, patch::pointer::Members};
 
-/// The maximum number of pointers in a mask.
+/// The maximum number of JSON Pointers from which a field mask is created.
 const PATTERNS: usize = 64;
 
-/// The maximum number of segments in a pointer.
+/// The maximum number of segments in a JSON Pointer of a field mask.
 const DEPTH: usize = 32;
 
-/// The segment that selects every element of a list.
+/// The segment of a pointer that selects every element of a list.
 const EACH: &str = "*";
 
-/// Selects fields of objects; by default, whole objects.
+/// The fields to which objects are reduced. By default, objects stay whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldMask(Fields);
 
-/// The selected fields of a value. If there are none, the whole value is selected.
+/// The selected fields of a value, by key. If there are none, the whole value is selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Fields(BTreeMap<String, Fields>);
 
@@ -65,7 +65,7 @@ impl FieldMask {
         self.0.0.keys().all(|key| key == "metadata") && !self.selects_all()
     }
 
-    /// Returns an object with only the selected fields.
+    /// Returns the object reduced to the fields that the mask selects.
     ///
     /// # Errors
     ///
@@ -82,12 +82,12 @@ impl FieldMask {
 impl Fields {
     fn add(&mut self, segments: &[String]) {
         let Some((first, rest)) = segments.split_first() else {
-            // The whole value is selected, which includes the parts that were selected before.
+            // The pointer ends here and selects the whole value, so pointers to parts of the value no longer matter.
             self.0.clear();
             return;
         };
         match self.0.get_mut(first) {
-            // The whole value is already selected.
+            // An earlier pointer selects the whole value, which includes the part at this pointer.
             Some(known) if known.0.is_empty() => {}
             Some(known) => known.add(rest),
             None => {
@@ -129,7 +129,7 @@ impl Fields {
         Ok(true)
     }
 
-    /// Appends a separator, `before` and the selected part of a member or element; appends nothing if no part is
+    /// Appends the selected part of a member or element, after a separator and `before`. Appends nothing if no part is
     /// selected.
     fn write_after(&self, before: &str, value: &RawValue, out: &mut String) -> Result<(), serde_json::Error> {
         let start = out.len();
@@ -168,12 +168,12 @@ mod tests {
                 vec!["/spec/containers/*/image"],
                 r#"{"metadata":{"name":"web"},"spec":{"containers":[{"image":"a"},{},{"image":["b"]}]}}"#,
             ),
-            // Neither a list nor a string has fields.
+            // These pointers name fields of a list and of a string, which have none, so they select nothing.
             (
                 vec!["/spec/containers/image", "/kind/x"],
                 r#"{"metadata":{"name":"web"},"spec":{}}"#,
             ),
-            // A whole value includes its parts, in any order of the pointers.
+            // A pointer to a whole value and a pointer to a part of it select the whole value, in either order.
             (
                 vec!["/metadata", "/metadata/labels", "/kind/*", "/kind"],
                 r#"{"kind":"Pod","metadata":{"name":"web","labels":{"a/b":"x","~":1.50}}}"#,

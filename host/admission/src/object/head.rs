@@ -1,4 +1,4 @@
-//! Parses the top-level fields of an object while the whole text is validated.
+//! Reads the top-level fields of an object in one pass, which also checks that the whole text is valid.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
@@ -15,7 +15,7 @@ use crate::{
     shortened,
 };
 
-/// The fields of an object that selectors and front ends use. A field that is absent, or has another type, is `None`.
+/// The fields of an object that selectors and front ends use. A field is `None` if it is absent or not a string.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// `apiVersion`.
@@ -26,16 +26,17 @@ pub struct Head {
     pub name: Option<String>,
     /// `metadata.namespace`.
     pub namespace: Option<String>,
-    /// `metadata.labels`, without values that are not strings.
+    /// The labels in `metadata.labels`, without those whose value is not a string.
     pub labels: Labels,
-    /// Whether there is a `metadata` object at all.
+    /// Whether the object has a field `metadata` that is an object.
     pub has_metadata: bool,
-    /// Whether a key that identifies the object occurs twice or in a wrong spelling; `false` if not read from text.
+    /// Whether a key that identifies the object occurs twice or in a wrong spelling. Always `false` if the head was not
+    /// read from text.
     pub(crate) is_ambiguous: bool,
 }
 
 impl Head {
-    /// Reads the head of a text without building a tree, but checks that a tree could be built.
+    /// Reads the head of a text. No tree is built, but it is checked that one could be built.
     pub(crate) fn read(text: &str) -> Result<Self, serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let top = TopLevel {
@@ -51,7 +52,8 @@ impl Head {
         Self::skim(raw.get()).map_or_else(|| Self::read(raw.get()), Ok)
     }
 
-    /// Reads the head of a valid text quickly; `None` if the text is not an object, or must be read strictly.
+    /// Reads the head of a text that is valid JSON, and skips other values. Returns `None` if the text is not an
+    /// object, or must be read strictly.
     fn skim(text: &str) -> Option<Self> {
         let (mut api_version, mut kind, mut metadata) = (None, None, None);
         let mut is_ambiguous = false;
@@ -66,7 +68,7 @@ impl Head {
                 "apiVersion" => api_version.replace(part::<Text>(value)?.0).is_none(),
                 "kind" => kind.replace(part::<Text>(value)?.0).is_none(),
                 "metadata" => metadata.replace(part::<Metadata>(value)?.0).is_none(),
-                // With its escapes decoded, the key may be one that the head needs.
+                // An escaped key may be a key of the head, such as `"k\u0069nd"`, so the text must be read strictly.
                 other if other.contains('\\') => return None,
                 other => {
                     is_ambiguous |= is_other_spelling(other, &KEYS);
@@ -129,7 +131,7 @@ pub(crate) fn unique_keys(text: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<UniqueKeys>(text).map(|_| ())
 }
 
-/// Sets a field that must occur only once, because parsers treat duplicates differently.
+/// Sets a field, and fails if it was set before: parsers treat duplicate fields differently, so none may occur.
 fn once<T, E: Error>(field: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
     match field.replace(value) {
         None => Ok(()),
@@ -141,13 +143,13 @@ fn part<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
 
-/// Returns the length of the value at the beginning of a valid JSON text; `None` if the value must be read strictly.
-/// `serde_json` refuses escaped surrogates, numbers out of range and deep nesting only when it builds a tree, and not
-/// when it skips.
+/// Returns the length of the value at the beginning of a valid JSON text. Returns `None` if the value must be read
+/// strictly: `serde_json` does not refuse escaped surrogates, numbers out of range and deep nesting in a value that it
+/// skips, but only when it builds a tree.
 fn skip(text: &[u8]) -> Option<usize> {
-    /// The maximum nesting of skipped values. `serde_json` allows 128 levels.
+    /// The maximum nesting of values that may be skipped. `serde_json` builds trees with up to 128 levels.
     const DEPTH: usize = 100;
-    /// The maximum number of digits in a skipped number. Numbers in range have up to 309 digits.
+    /// The maximum number of digits in a number that may be skipped. Numbers in range have up to 309 digits.
     const DIGITS: usize = 300;
     let mut rest = text;
     let mut depth = 0_usize;
@@ -174,7 +176,7 @@ fn skip(text: &[u8]) -> Option<usize> {
                 }
                 after
             }
-            // The values `true`, `false` and `null`.
+            // This is one of the values `true`, `false` and `null`.
             b'a'..=b'z' => {
                 let letters = after.iter().take_while(|byte| byte.is_ascii_lowercase()).count();
                 after.get(letters..)?
@@ -190,7 +192,8 @@ fn skip(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns the text after a string; `None` if the string is not closed or contains `\u`.
+/// Returns the text after the end of a string; `None` if the string is not closed, or has an escape `\u`, which must be
+/// read strictly.
 fn after_string(mut rest: &[u8]) -> Option<&[u8]> {
     loop {
         let at = memchr::memchr2(b'"', b'\\', rest)?;
@@ -203,13 +206,13 @@ fn after_string(mut rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Returns whether `key`, which is not among `keys`, is read as one of them by servers written in Go.
+/// Returns whether `key` is a wrong spelling of one of these keys: a server written in Go reads it as that key.
 fn is_other_spelling(key: &str, keys: &[&str]) -> bool {
     keys.iter().any(|canonical| same_key(key, canonical))
 }
 
 struct TopLevel {
-    /// Whether values that the head does not need are skipped instead of being read strictly.
+    /// Whether values that do not belong to the head are skipped, instead of being read strictly.
     skips: bool,
 }
 
@@ -250,21 +253,22 @@ impl<'de> Visitor<'de> for TopLevel {
     }
 }
 
-/// Any JSON from which a [`Value`] can be built, but without building it. `serde_json` checks skipped values less
-/// strictly (`1e999`, `"\ud800"`, a thousand brackets). A text from which no tree can be built must not become an
-/// object, because stages would see nothing where the control plane sees everything.
+/// Accepts any JSON from which a [`Value`] can be built, without building it. `serde_json` checks values that it skips
+/// less strictly: it accepts `1e999`, `"\ud800"` and a thousand brackets. Such a text must not become an object: stages
+/// could build no tree of it and would see nothing, while the control plane may read all of it.
 struct ValidJson;
 
-/// A string; `None` for a value of another type.
+/// A JSON value of any type, of which only a string is kept; `None` for other types.
 struct Text(Option<String>);
 
-/// The name, namespace and labels; `None` if the value is not an object.
+/// The name, namespace and labels in an object's `metadata`; `None` if `metadata` is not an object.
 struct Metadata(Option<Head>);
 
-/// The members that are strings; empty if the value is not an object.
+/// The members of a JSON object that are strings. Empty if the value is not an object.
 struct TextMap(Labels);
 
-/// Implements a visitor that accepts every type, but uses only some. Values of other types are validated and dropped.
+/// Implements a visitor that accepts every type of JSON value, and uses some types. Values of the other types are
+/// checked and dropped.
 macro_rules! visit_anything {
     ($type:ty, $otherwise:expr, { $($chosen:item)* }, [$($rest:ident),*], $inner:ty) => {
         impl<'de> Deserialize<'de> for $type {
@@ -326,7 +330,7 @@ macro_rules! visit_anything {
 
 visit_anything!(ValidJson, ValidJson, {}, [text, object], ValidJson);
 
-/// Any JSON in which no object has duplicate keys.
+/// Accepts any JSON in which no object has duplicate keys.
 struct UniqueKeys;
 
 visit_anything!(
@@ -334,7 +338,7 @@ visit_anything!(
     UniqueKeys,
     {
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<UniqueKeys, A::Error> {
-            // Up to this many keys are compared one by one, because that is faster than hashing.
+            // Up to this many keys of an object are compared one by one, because that is faster than hashing them.
             const FEW: usize = 16;
             let mut few: Vec<Cow<'de, str>> = Vec::new();
             let mut more = HashSet::new();
@@ -414,7 +418,8 @@ visit_anything!(
             while let Some((key, value)) = map.next_entry::<String, Text>()? {
                 match value.0 {
                     Some(value) => labels.insert(key, value),
-                    // The last of several duplicate keys counts, even if its value is not a string.
+                    // The last of several duplicate labels counts. If its value is not a string, the label counts as
+                    // absent.
                     None => labels.remove(&key),
                 };
             }

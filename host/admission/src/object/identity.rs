@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{Object, Patch, Pointer, shortened};
 
-/// The fields that identify an object, which verdicts may not change. Clones share the list.
+/// The fields that identify an object. A stage may not change them. Clones share the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityFields(FieldSet);
 
@@ -32,7 +32,7 @@ impl IdentityFields {
         Self(FieldSet::Kubernetes)
     }
 
-    /// Creates the list of fields at these pointers, for objects of other control planes.
+    /// Creates a list of identity fields at these pointers, for the objects of a control plane with its own format.
     pub fn new(pointers: impl IntoIterator<Item = Pointer>) -> Self {
         Self(FieldSet::Custom(pointers.into_iter().collect()))
     }
@@ -45,8 +45,9 @@ impl IdentityFields {
         fixed.iter().copied().chain(custom.iter().map(Pointer::as_str))
     }
 
-    /// Returns a sentence about the first identity field that differs between the two objects. With `patch`, which
-    /// leads from `before` to `after`, the objects are only compared if the patch affects such a field.
+    /// Returns a sentence about the first identity field that differs between the two objects; `None` if none differs.
+    /// If a `patch` that leads from `before` to `after` is given, and it affects no identity field, the objects are not
+    /// compared.
     ///
     /// As in kube-apiserver, a stage may set a name that would be generated from `metadata.generateName`.
     pub fn change(&self, before: &Object, after: &Object, patch: Option<&Patch>) -> Option<String> {

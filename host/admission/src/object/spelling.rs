@@ -1,8 +1,8 @@
-//! The canonical spelling of the keys that chains use.
+//! The canonical spelling of the object keys that chains use.
 //!
 //! Servers written in Go ignore the case of JSON keys, and use the last of two spellings of a key. Chains use only the
-//! documented spelling. Without this module, a client could write `"Spec"`, and no stage would see what the server
-//! uses.
+//! documented spelling. Without this module, a client could write `"Spec"`, which the server reads as `spec` and no
+//! stage sees.
 
 use std::{
     fmt,
@@ -19,7 +19,7 @@ use crate::{Patch, Pattern, Pointer, object::tree::Key, patch::Action, patch::po
 
 /// The keys whose spelling is enforced, with their paths in a document. Clones share the keys.
 ///
-/// The spelling applies to objects that arrive, and to the result of every stage.
+/// The spelling is enforced in objects that arrive, and in the result of every stage.
 #[derive(Clone, Debug, Default)]
 pub struct Spelling(Arc<KeyTree>);
 
@@ -53,12 +53,12 @@ pub enum SpellingError {
 }
 
 impl Spelling {
-    /// Returns whether the spellings are clones of each other.
+    /// Returns whether one of the two spellings is a clone of the other, without comparing their keys.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Creates the spelling of the keys in these pointers and patterns.
+    /// Creates a spelling that is enforced for the keys in these pointers and patterns.
     pub fn new<'a>(
         pointers: impl IntoIterator<Item = &'a Pointer>,
         patterns: impl IntoIterator<Item = Pattern>,
@@ -73,12 +73,12 @@ impl Spelling {
         Self(Arc::new(tree))
     }
 
-    /// Returns the spelling of the keys that identify objects of Kubernetes and BCS, and of their labels.
+    /// Returns the spelling of the keys that identify objects of Kubernetes and BCS, and of the keys of their labels.
     pub fn kubernetes() -> Self {
         KUBERNETES.clone()
     }
 
-    /// Returns the spelling of the keys below this pointer.
+    /// Returns the spelling for the value at this pointer, with paths relative to that value.
     pub fn below(&self, place: &Pointer) -> Self {
         let mut tree = &*self.0;
         for segment in place.segments() {
@@ -100,7 +100,7 @@ impl Spelling {
         self.0.canonical(document)
     }
 
-    /// Returns whether a patch may change the spelling of keys in a document that has this spelling.
+    /// Returns whether a patch may break this spelling in a document that has it.
     pub(crate) fn may_be_broken_by(&self, patch: &Patch) -> bool {
         patch
             .operations()
@@ -145,7 +145,7 @@ impl KeyTree {
                 Action::Add(value) | Action::Replace(value) => {
                     !matches!(self.canonical(value.get()), Ok(None))
                 }
-                // The value comes from another path, where other keys were checked.
+                // The moved value was checked for the keys of its old path. The keys of the new path may be others.
                 Action::Move(_) | Action::Copy(_) => !self.is_empty(),
                 Action::Remove | Action::Test(_) => false,
             };
@@ -222,7 +222,8 @@ impl KeyTree {
     }
 }
 
-/// Returns whether a Go server reads `key` as `canonical`. Go ignores case, and reads `ſ` as `s` and U+212A as `k`.
+/// Returns whether a Go server reads `key` as `canonical`. Go ignores case, and reads `ſ` as `s`, and the Kelvin sign
+/// (U+212A) as `k`.
 pub fn same_key(key: &str, canonical: &str) -> bool {
     let fold = |c: char| match c {
         '\u{17f}' => 's',
@@ -233,7 +234,7 @@ pub fn same_key(key: &str, canonical: &str) -> bool {
 }
 
 #[derive(Default)]
-/// The result of comparing the keys of a document with the configured spelling.
+/// What is wrong with the spelling of a document's keys.
 struct KeyFindings {
     other_spelling: bool,
     twice: bool,

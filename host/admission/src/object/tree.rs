@@ -1,10 +1,10 @@
 //! A JSON tree that is parsed only where a patch needs it.
 //!
-//! A patch changes a few parts of an object, and parsing the others would be most of the cost. They stay text, which is
-//! skipped when reading and copied verbatim when writing, with every digit of numbers.
+//! A patch changes a few parts of an object, and parsing the rest would be most of the cost. So the rest stays text,
+//! which is skipped when reading and copied verbatim when writing. Numbers keep all their digits.
 //!
-//! Each operation is charged to a [`Budget`] for the bytes that it reads and the elements that it moves, so that the
-//! time of a patch is linear in the sizes of object and patch.
+//! A [`Budget`] is charged for the bytes that each operation reads and the elements that it moves, so that the time of
+//! a patch is linear in the sizes of object and patch.
 
 mod budget;
 
@@ -23,7 +23,7 @@ use serde_json::{Value, value::RawValue};
 
 pub(crate) use self::budget::{Budget, Problem};
 
-/// A value: a text without white space around it or, once it is opened, its members or elements.
+/// A JSON value: unparsed text without white space around it or, once the value is opened, its members or elements.
 #[derive(Clone, Debug)]
 pub(crate) enum Node<'a> {
     Text(&'a str),
@@ -34,7 +34,8 @@ pub(crate) enum Node<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Members<'a> {
     entries: Vec<(Cow<'a, str>, Option<Node<'a>>)>,
-    /// The positions of the members after the first [`Members::FEW`], because an object may have very many members.
+    /// The positions of an object's members after the first [`Members::FEW`]. An object may have so many members that a
+    /// linear search would be slow.
     index: HashMap<Cow<'a, str>, usize>,
     height: usize,
 }
@@ -45,7 +46,8 @@ pub(crate) struct Elements<'a> {
     height: usize,
 }
 
-/// The maximum nesting of opened values, which prevents a stack overflow. serde_json parses only 128 levels.
+/// The maximum nesting of opened values. The functions on values are recursive, so deeper nesting could overflow the
+/// stack.
 const MAX_HEIGHT: usize = 256;
 
 impl<'a> Node<'a> {
@@ -53,7 +55,7 @@ impl<'a> Node<'a> {
         Self::Text(text.trim_ascii())
     }
 
-    /// Returns an upper bound of the nesting of opened values.
+    /// Returns an upper bound of the number of nested levels that are opened in this value.
     fn height(&self) -> usize {
         match self {
             Self::Text(_) => 0,
@@ -70,7 +72,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Parses the members or elements of the text, one level deep.
+    /// Parses the value's text into members or elements, one level deep, unless the value is opened already.
     fn open(&mut self, budget: &mut Budget) -> Result<(), Problem> {
         let Self::Text(text) = *self else { return Ok(()) };
         budget.charge(text.len())?;
@@ -108,7 +110,8 @@ impl<'a> Node<'a> {
         self.reach(place, 0, budget)
     }
 
-    /// Returns the value at a path. After the planned change, the value will have `levels` levels of nesting.
+    /// Returns the value at a path. `levels` is the number of nested levels that the caller may then add below the
+    /// value.
     fn reach(&mut self, place: &Pointer, levels: usize, budget: &mut Budget) -> Result<&mut Self, Problem> {
         let mut below = place.count().saturating_add(levels);
         if below > MAX_HEIGHT {
@@ -128,7 +131,7 @@ impl<'a> Node<'a> {
         Ok(node)
     }
 
-    /// Returns the opened object or array at a path, in which a value of this height will be set.
+    /// Returns the object or array at a path, opened. The caller may then set a value of this height in it.
     fn container(
         &mut self,
         place: &Pointer,
@@ -146,7 +149,8 @@ impl<'a> Node<'a> {
         Ok(container)
     }
 
-    /// Sets a member or inserts an element at a path. Returns the previous value; `None` if there was none.
+    /// Sets a member of an object, or inserts an element into an array. Returns the member's previous value; `None` if
+    /// there was none.
     pub(crate) fn add(
         &mut self,
         place: &Pointer,
@@ -197,7 +201,7 @@ impl<'a> Node<'a> {
             let size = node.size(budget.work / Budget::TREE).ok_or(Problem::Work)?;
             budget.charge(size.saturating_mul(Budget::TREE))?;
         }
-        // A value that cannot be parsed is not equal to any other.
+        // If a value cannot be parsed, it counts as different from every value.
         Ok(self.value().is_some_and(|value| Some(value) == other.value()))
     }
 
@@ -212,7 +216,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns a lower bound of the size as text in bytes. Escapes in names do not count. `None` if it exceeds `limit`.
+    /// Returns a lower bound of the value's size as text, in bytes. It ignores the backslashes of escapes in names.
+    /// `None` if it exceeds `limit`.
     pub(crate) fn size(&self, limit: usize) -> Option<usize> {
         let mut left = limit;
         self.deduct(&mut left)?;
@@ -314,7 +319,7 @@ fn index(token: &Token<'_>, length: usize, end: End) -> Result<usize, Problem> {
 }
 
 impl<'a> Members<'a> {
-    /// Up to this many members, a linear search is used, because it is faster than hashing.
+    /// Up to this many members of an object, a linear search is used, because it is faster than hashing.
     const FEW: usize = 32;
 
     fn position(&self, name: &str) -> Option<usize> {
@@ -354,7 +359,8 @@ impl<'a> Members<'a> {
 }
 
 impl<'de> Deserialize<'de> for Members<'de> {
-    /// Parses an object with each value as text. As in most parsers, the last of duplicate names counts.
+    /// Parses an object, but leaves its members' values as text. Of members with the same name, the last one counts, as
+    /// in most parsers.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Collect;
 
@@ -389,7 +395,7 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// A member's name, borrowed if it has no escapes.
+/// The name of an object's member. It borrows from the object's text unless it has escapes.
 pub(crate) struct Key<'a>(pub(crate) Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Key<'de> {

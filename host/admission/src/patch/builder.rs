@@ -6,13 +6,15 @@ use crate::object::head::unique_keys;
 
 /// Builds a [`Patch`], one operation after another.
 ///
-/// Each method fails when the pointer is invalid, the value cannot be serialized, or the patch is full.
+/// Each method fails when the pointer is invalid, when the value cannot be serialized, or when the patch has the
+/// maximum number of operations.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct PatchBuilder(Vec<Operation>);
 
 impl PatchBuilder {
-    /// Sets a member of an object, or inserts an element into an array. The last segment `-` appends.
+    /// Adds an operation that sets a member of an object, or inserts an element into an array. A pointer that ends with
+    /// `/-` appends an element.
     ///
     /// # Errors
     ///
@@ -21,7 +23,7 @@ impl PatchBuilder {
         self.push(pointer, Action::Add(written(value)?))
     }
 
-    /// Replaces an existing value.
+    /// Adds an operation that replaces an existing value.
     ///
     /// # Errors
     ///
@@ -30,7 +32,7 @@ impl PatchBuilder {
         self.push(pointer, Action::Replace(written(value)?))
     }
 
-    /// Removes an existing value.
+    /// Adds an operation that removes an existing value.
     ///
     /// # Errors
     ///
@@ -39,7 +41,7 @@ impl PatchBuilder {
         self.push(pointer, Action::Remove)
     }
 
-    /// Makes the whole patch fail unless the value at this path is equal to `value`.
+    /// Adds an operation that makes the whole patch fail unless the value at this path is equal to `value`.
     ///
     /// # Errors
     ///
@@ -48,7 +50,7 @@ impl PatchBuilder {
         self.push(pointer, Action::Test(written(value)?))
     }
 
-    /// Returns the patch.
+    /// Returns the finished patch.
     pub fn build(self) -> Patch {
         Patch::from_operations(self.0)
     }

@@ -8,19 +8,20 @@ use crate::{
     patch::{Action, Operation},
 };
 
-/// The maximum total length of a patch's paths, in bytes. Keys may be long, and each operation repeats them.
+/// The maximum total length of the paths in a computed patch, in bytes. Keys may be long, and each operation repeats
+/// those on its path.
 pub(crate) const PATHS: usize = 1 << 20;
 
 impl Patch {
-    /// Computes the patch that turns `before` into `after`, with an operation for each changed value. If that would
-    /// exceed the limits of a patch, one operation replaces the whole object.
+    /// Computes the patch that turns `before` into `after`. It has one operation for each changed value. If it would
+    /// exceed the limits of a patch, a single operation replaces the whole object instead.
     pub fn between(before: &Object, after: &Object) -> Self {
         let mut difference = Difference::default();
         match difference.values(before.value(), after.value()) {
             Some(()) => Self::from_operations(difference.operations),
             None => {
                 let mut whole = Difference::default();
-                // A parsed value can always be serialized.
+                // Serializing the value cannot fail, because it was parsed from JSON.
                 let _ = whole.push(Action::Replace, Some(after.value()));
                 Self::from_operations(whole.operations)
             }
@@ -36,7 +37,8 @@ struct Difference {
 }
 
 impl Difference {
-    /// Adds the operations for a changed value. Returns `None` if they would exceed the limits of a patch.
+    /// Adds operations for the differences between two values. Returns `None` if they would exceed the limits of a
+    /// patch.
     fn values(&mut self, before: &Value, after: &Value) -> Option<()> {
         match (before, after) {
             (Value::Object(before), Value::Object(after)) => self.members(before, after),

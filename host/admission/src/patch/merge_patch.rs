@@ -1,4 +1,4 @@
-//! JSON Merge Patch (RFC 7386), which keeps the text of unpatched parts.
+//! JSON Merge Patch (RFC 7386), which keeps the text of the object's parts that are not patched.
 
 use jsonptr::PointerBuf;
 use serde_json::{Map, Value, value::RawValue};
@@ -10,12 +10,14 @@ use crate::{
     patch::{Action, Operation},
 };
 
-/// A JSON Merge Patch (RFC 7386) that is an object: another value would replace the whole target. Cheap to clone.
+/// A JSON Merge Patch (RFC 7386). It must be an object, because any other value would replace the whole patched object.
+/// Clones share the content.
 #[derive(Clone, Debug)]
 pub struct MergePatch(Object);
 
-/// The number of steps of an amendment. The first sets changed values, and the second removes members of replaced
-/// objects, which a merge patch must remove one by one.
+/// The number of rounds in which a merge patch is amended. The first round sets changed values. If such a value
+/// replaces an object, the second round removes that object's old members one by one, because a merge patch keeps
+/// members that it does not name.
 const ROUNDS: usize = 2;
 
 impl MergePatch {
@@ -23,7 +25,8 @@ impl MergePatch {
     ///
     /// # Errors
     ///
-    /// Fails when the text is not a JSON object, or has duplicate keys on any level: servers differ on which to use.
+    /// Fails when the text is not a JSON object, or has duplicate keys on any level, because servers disagree about
+    /// which of them to use.
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         Object::parse_unique(text).map(Self)
     }
@@ -46,8 +49,8 @@ impl MergePatch {
         Patch::from_operations(steps.operations).apply(object)
     }
 
-    /// Returns this patch amended so that it turns `before` into `after`. Returns `None` if no merge patch can, because
-    /// a value would have to become null, or if the result would exceed the limits of a patch.
+    /// Returns this merge patch, amended so that it turns `before` into `after`. Returns `None` if no merge patch can
+    /// do so, because a value would have to become null, or if the amended patch would exceed the limits of a patch.
     pub fn amended(&self, before: &Object, after: &Object) -> Option<Self> {
         let mut patch = self.clone();
         for _ in 0..ROUNDS {
@@ -66,7 +69,8 @@ impl MergePatch {
     }
 }
 
-/// Collects the operations of a JSON Patch on a walk through objects. Their values are copied verbatim from `source`.
+/// Collects the operations of a JSON Patch while walking through objects. The values in the operations are copied
+/// verbatim from `source`.
 struct Steps<'a> {
     operations: Vec<Operation>,
     path: PointerBuf,
@@ -87,7 +91,8 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Adds the operations that merge a patch into `target`; `None` stands for an empty object.
+    /// Adds the operations that merge `patch` into the object `target`. A `target` of `None` stands for an empty
+    /// object.
     fn merge(
         &mut self,
         patch: &Map<String, Value>,
@@ -110,8 +115,8 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    /// Adds the operations that amend `patch` so that it yields `target`. `patch` is the part of the merge patch at the
-    /// current path.
+    /// Adds the operations that amend the merge patch so that it yields `target` instead of `result`. `patch` is the
+    /// part of the merge patch at the current path.
     fn amend(
         &mut self,
         patch: Option<&Value>,
@@ -146,7 +151,7 @@ impl<'a> Steps<'a> {
         self.push(Action::Add(empty))
     }
 
-    /// Adds an operation that sets the source's value at the path.
+    /// Adds an operation that sets the current path to the value that `source` has there.
     fn push_value(&mut self) -> Result<(), PatchError> {
         let mut text = String::new();
         let too_large = self.too_large();
@@ -170,7 +175,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Returns whether merging an object may remove members, because it contains a null outside lists.
+/// Returns whether merging this patch may remove members, because the patch contains a null outside lists.
 fn removes(patch: &Map<String, Value>) -> bool {
     patch.values().any(|value| match value {
         Value::Null => true,
@@ -217,7 +222,7 @@ mod tests {
         (r#"{"a":{"b":1}}"#, r#"{"a":{}}"#, r#"{"a":{"b":1}}"#),
         (r#"{"a":1}"#, "{}", r#"{"a":1}"#),
         (r#"{"a/b":{"~":1}}"#, r#"{"a/b":{"~":null}}"#, r#"{"a/b":{}}"#),
-        // The digits of numbers are kept.
+        // The next row: numbers keep all their digits.
         (
             r#"{"a":1.0,"b":12345678901234567890123}"#,
             r#"{"c":[22345678901234567890123]}"#,
@@ -244,7 +249,7 @@ mod tests {
         // (before, patch, after, amended patch)
         for (before, text, after, expected) in [
             (r#"{"a":1}"#, r#"{"a":2}"#, r#"{"a":2}"#, Some(r#"{"a":2}"#)),
-            // A key stays in the patch although the patch sets it to its current value.
+            // The patch sets `a` to its current value. This is kept in the amended patch.
             (
                 r#"{"a":1}"#,
                 r#"{"a":1}"#,
@@ -264,7 +269,7 @@ mod tests {
                 Some(r#"{"a":3,"b":null}"#),
             ),
             (r#"{"a":1}"#, r#"{"a":null}"#, r#"{"a":1}"#, Some(r#"{"a":1}"#)),
-            // The chains restore an object that the patch removes, but with other members.
+            // The patch removes an object. The wanted result has the object, but with other members.
             (
                 r#"{"o":{"x":1,"y":{"z":2}}}"#,
                 r#"{"o":null}"#,
@@ -283,7 +288,8 @@ mod tests {
                 r#"{"l":[12345678901234567890123,2,3]}"#,
                 Some(r#"{"l":[12345678901234567890123,2,3]}"#),
             ),
-            // Members that are null stay null, and no other member becomes null.
+            // A member that was null before may stay null. In the next two rows, another member would have to become
+            // null, so there is no amended patch.
             (
                 r#"{"n":null}"#,
                 r#"{"a":1}"#,

@@ -1,4 +1,4 @@
-//! Applies the operations of a patch.
+//! Applies the operations of a JSON Patch.
 
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::value::RawValue;
@@ -49,7 +49,7 @@ impl Action {
     }
 }
 
-/// Returns whether the path `place` equals `ancestor` or is below it.
+/// Returns whether the path `place` is equal to `ancestor` or below it.
 pub(super) fn is_same_or_below(ancestor: &str, place: &str) -> bool {
     place
         .strip_prefix(ancestor)
@@ -62,8 +62,9 @@ impl Operation {
         self.path.len() + from + self.action.value().map_or(0, |value| value.get().len())
     }
 
-    /// Applies the operation, and returns whether it changed the object. If an earlier operation has changed the object
-    /// (`has_changed`), setting an equal value also counts as a change.
+    /// Applies the operation, and returns whether it changed the object. `has_changed` says whether an earlier
+    /// operation has changed the object. If so, the operation counts as a change even if it sets a value that is there
+    /// already.
     pub(super) fn apply<'a>(
         &'a self,
         root: &mut Node<'a>,
@@ -118,7 +119,8 @@ impl Operation {
             }
         };
         match replaced {
-            // Setting an equal value is not a change. Only the first change needs the comparison.
+            // Setting a value that is there already is not a change. After the first change the answer no longer
+            // matters, so values are not compared.
             Some(replaced) if !has_changed => {
                 let value = root.get(path, budget).map_err(reason)?;
                 value.equals(&replaced, budget).map(|same| !same).map_err(reason)
@@ -127,7 +129,8 @@ impl Operation {
         }
     }
 
-    /// Returns whether the result may be nested too deeply for parsers, so that it must be checked. This is rare.
+    /// Returns whether the operation may nest values too deeply for parsers, which is rare. If so, the patched object
+    /// must be checked.
     pub(super) fn may_nest_deeply(&self) -> bool {
         const HARMLESS: usize = 64;
         let brackets = |text: &str| text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count();

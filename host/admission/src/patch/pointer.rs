@@ -1,4 +1,4 @@
-//! JSON Pointers, and patterns of them.
+//! JSON Pointers, and patterns of JSON Pointers.
 
 use std::{fmt, ops::Range, str::FromStr};
 
@@ -18,7 +18,8 @@ pub struct Pointer {
     segments: Vec<String>,
 }
 
-/// A JSON Pointer in which `*` matches every element of an array, and every member that no other pattern names.
+/// A JSON Pointer in which `*` stands for every element of an array, and for every member of an object that no other
+/// pattern names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(pub(crate) Pointer);
 
@@ -28,24 +29,25 @@ pub struct Pattern(pub(crate) Pointer);
 pub struct PointerError(pub String);
 
 impl Pointer {
-    /// Returns the pointer as written; empty for the whole document.
+    /// Returns the pointer as text, exactly as written; empty for the whole document.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Returns the segments as unescaped keys.
+    /// Returns the pointer's segments, which are keys and indices without escapes.
     pub fn segments(&self) -> &[String] {
         &self.segments
     }
 
-    /// Returns the rest of the pointer after `base`; `None` if the pointer is not at or below `base`.
+    /// Returns the part of the pointer after `base`; `None` if the pointer is neither equal to `base` nor below it.
     pub fn relative_to(&self, base: &Self) -> Option<&str> {
         self.segments
             .starts_with(&base.segments)
             .then(|| self.text.get(base.text.len()..).unwrap_or_default())
     }
 
-    /// Returns the byte range of the value in a JSON document; `None` if the value does not exist.
+    /// Returns the byte range of the value at this pointer in a JSON document; `None` if the document has no such
+    /// value.
     pub fn locate(&self, document: &str) -> Option<Range<usize>> {
         let mut value = document.trim();
         for segment in &self.segments {
@@ -101,7 +103,7 @@ pub fn unescaped_token(token: &str) -> String {
 }
 
 impl Pattern {
-    /// Returns the pattern that matches this key in every object that `self` matches.
+    /// Returns the pattern of the member with this key in every value that `self` matches.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
         let mut pointer = self.0.clone();

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::{Action, Operation, Patch, UNINTERRUPTED, beginning, parse_pointer};
 use crate::{object::head::unique_keys, scheduling::offload::pause};
 
-/// An operation as JSON. Unknown members are ignored.
+/// A JSON Patch operation, as parsed from JSON. Unknown members are ignored.
 #[derive(Deserialize)]
 #[serde(expecting = "an operation")]
 pub(super) struct Draft<'a> {
@@ -26,7 +26,7 @@ pub(super) struct Draft<'a> {
     value: OperationValue<'a>,
 }
 
-/// The operations of a JSON Patch, and their number. Operations beyond the limit are counted, but not kept.
+/// The operations of a JSON Patch, and their number. Operations beyond the maximum are counted, but not kept.
 #[derive(Default)]
 pub(super) struct Drafts<'a> {
     pub(super) drafts: Vec<Draft<'a>>,
@@ -64,7 +64,7 @@ impl<'de> Deserialize<'de> for Drafts<'de> {
     }
 }
 
-/// The value of an operation: `Some` for any value including null, `None` if it is absent.
+/// The field `value` of an operation: `Some` for any value, including null; `None` if the field is absent.
 #[derive(Default)]
 struct OperationValue<'a>(Option<&'a RawValue>);
 

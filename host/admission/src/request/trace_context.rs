@@ -19,7 +19,7 @@ pub struct TraceContext {
 pub struct TraceId(u128);
 
 impl TraceContext {
-    /// The largest `tracestate` that is kept, in bytes. The specification requires at least this size.
+    /// The maximum size of a `tracestate` that is kept, in bytes. The specification requires at least this size.
     const STATE_LIMIT: usize = 512;
     /// The flags that the specification defines: sampled, and random trace ID.
     const FLAGS: u8 = 0b11;
@@ -40,7 +40,7 @@ impl TraceContext {
         let trace_id = hexadecimal(parts.next()?, 32)?;
         let span_id = hexadecimal(parts.next()?, 16)?;
         let flags = hexadecimal(parts.next()?, 2)?;
-        // Later versions may have more parts, which are ignored.
+        // A later version of `traceparent` may have more parts, which are ignored.
         let has_valid_length = match version {
             0 => parts.next().is_none(),
             0xff => false,
@@ -71,7 +71,7 @@ impl TraceContext {
         self.span_id
     }
 
-    /// Returns the flags. The lowest bit is set if the trace is sampled.
+    /// Returns the trace flags. The lowest bit is set if the trace is sampled.
     pub fn flags(&self) -> u8 {
         self.flags
     }
@@ -82,7 +82,7 @@ impl TraceContext {
     }
 }
 
-/// Parses a part of exactly this many hexadecimal digits in lower case.
+/// Parses a part of `traceparent` that must have exactly this many hexadecimal digits in lower case.
 fn hexadecimal(part: &str, digits: usize) -> Option<u128> {
     let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let is_valid = part.len() == digits && part.bytes().all(is_digit);
@@ -90,7 +90,7 @@ fn hexadecimal(part: &str, digits: usize) -> Option<u128> {
 }
 
 impl TraceId {
-    /// Returns the ID as a number, which is never 0.
+    /// Returns the trace ID as a number, which is never 0.
     pub fn as_u128(self) -> u128 {
         self.0
     }
@@ -114,12 +114,13 @@ mod tests {
                 format!("00-{TRACE}-{SPAN}-00"),
                 Some(format!("00-{TRACE}-{SPAN}-00")),
             ),
-            // Undefined flags are cleared.
+            // In the next row, flags that the specification does not define are cleared.
             (
                 format!("00-{TRACE}-{SPAN}-ff"),
                 Some(format!("00-{TRACE}-{SPAN}-03")),
             ),
-            // A later version may have another format after the known parts.
+            // In the next three rows, the version is later than 00, so that more parts may follow the known ones after
+            // a `-`.
             (format!("01-{TRACE}-{SPAN}-01"), Some(valid.clone())),
             (format!("cc-{TRACE}-{SPAN}-01-what-comes"), Some(valid.clone())),
             (format!("cc-{TRACE}-{SPAN}-01."), None),

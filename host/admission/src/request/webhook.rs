@@ -8,9 +8,10 @@ pub enum Protocol {
     /// The protocol of BCS: the webhook receives the object, and returns the whole object with the status 200. As in
     /// BCS's driver, any other status is a failure, which refuses the request only under the policy `Fail`.
     BcsResource,
-    /// The protocol of Kubernetes: the webhook receives an AdmissionReview, and returns one, perhaps with a JSON Patch.
+    /// The protocol of Kubernetes: the webhook receives an AdmissionReview, and responds with another, which may have a
+    /// JSON Patch.
     AdmissionReview {
-        /// The versions that the webhook supports. The first one is used.
+        /// The versions of AdmissionReview that the webhook supports. The first one is used.
         versions: Vec<ReviewVersion>,
     },
 }
@@ -20,14 +21,14 @@ pub enum Protocol {
 pub enum ReviewVersion {
     /// `admission.k8s.io/v1`. Responses are checked strictly.
     V1,
-    /// `admission.k8s.io/v1beta1`. In responses, `uid`, `kind`, `apiVersion` and `patchType` are ignored.
+    /// `admission.k8s.io/v1beta1`. The fields `uid`, `kind`, `apiVersion` and `patchType` of responses are ignored.
     V1Beta1,
 }
 
 keywords!(ReviewVersion, "version of AdmissionReview": V1 = "v1", V1Beta1 = "v1beta1");
 
 impl ReviewVersion {
-    /// Returns the `apiVersion` of reviews.
+    /// Returns the `apiVersion` of AdmissionReviews of this version.
     pub fn api_version(self) -> &'static str {
         match self {
             Self::V1 => "admission.k8s.io/v1",
@@ -54,9 +55,10 @@ pub enum WebhookTarget {
         namespace: String,
         /// The name of the service.
         name: String,
-        /// The port. Default: [`WebhookTarget::DEFAULT_PORT`].
+        /// The port of the service. Default: [`WebhookTarget::DEFAULT_PORT`].
         port: u16,
-        /// The path, which begins with `/`; empty means `/`. For BCS, it may include a query.
+        /// The path of the webhook in the service, which begins with `/`; empty means `/`. For BCS, it may include a
+        /// query.
         path: String,
         /// The form of the service's host name.
         naming: ServiceNaming,
@@ -64,7 +66,7 @@ pub enum WebhookTarget {
 }
 
 impl WebhookTarget {
-    /// The default port of a service.
+    /// The default port of a webhook's service.
     pub const DEFAULT_PORT: u16 = 443;
 }
 

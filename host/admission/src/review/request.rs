@@ -16,13 +16,13 @@ use crate::{
 /// The reason why an AdmissionReview cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReviewError {
-    /// The text is not JSON, or a field has another type.
+    /// The text is not JSON, or a field of the AdmissionReview has a wrong type.
     #[error("not an AdmissionReview: {0}")]
     Malformed(#[from] serde_json::Error),
     /// The text is not UTF-8.
     #[error("not an AdmissionReview: {0}")]
     Utf8(#[from] std::str::Utf8Error),
-    /// The text is another object, or has an unknown version.
+    /// The text is a JSON object, but not an AdmissionReview, or its version is unknown.
     #[error(
         "not an AdmissionReview of admission.k8s.io/v1 or v1beta1: apiVersion is `{api_version}`, kind is `{kind}`"
     )]
@@ -35,18 +35,18 @@ pub enum ReviewError {
     /// The review has no `request`.
     #[error("the AdmissionReview has no `request`: it is a response, or is truncated")]
     RequestMissing,
-    /// `request.operation` is not an operation.
+    /// The field `request.operation` does not name an operation.
     #[error("request.operation: {0}")]
     Operation(#[from] UnknownOperation),
-    /// `object`, `oldObject` or `options` of the request is not a JSON object.
+    /// The field `object`, `oldObject` or `options` of the request is not a JSON object.
     #[error("request.{field}: {source}")]
     Object {
-        /// The field of `request` that contains the object.
+        /// The field of the request that contains the invalid object.
         field: &'static str,
-        /// The error in the object.
+        /// What is wrong with the object.
         source: ObjectError,
     },
-    /// The object has an identity key twice, or in a wrong spelling.
+    /// The object has a key that identifies it twice, or in a wrong spelling. This text is a sentence about the key.
     #[error("request.object is ambiguous: {0}")]
     Ambiguous(String),
 }
@@ -62,7 +62,7 @@ struct RequestEnvelope<'a> {
     request: Option<ReviewRequest<'a>>,
 }
 
-/// The `request` of a review. Empty fields are left out. The objects are appended separately, as text.
+/// The `request` of an AdmissionReview. Empty fields are left out. The objects are appended afterwards, as text.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ReviewRequest<'a> {
@@ -91,7 +91,8 @@ struct ReviewRequest<'a> {
     options: Option<&'a RawValue>,
 }
 
-/// Reads an AdmissionReview of `v1` or `v1beta1`. A missing `uid` becomes a random one. The objects share the text.
+/// Reads an AdmissionReview of `v1` or `v1beta1`. If `uid` is missing, the request gets a random one. The request's
+/// objects share the text of the review.
 ///
 /// # Errors
 ///
@@ -120,7 +121,7 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     }
     let named = |name: Cow<'_, str>| (!name.is_empty()).then(|| name.into_owned());
     request.subresource = named(review.sub_resource);
-    // The review contains the client's kind and resource even if the object was not converted.
+    // A review always has the client's kind and resource, even if they are equal to the request's.
     let requested = Requested {
         kind: review
             .request_kind
@@ -143,8 +144,8 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     if let Some(object) = request.object.as_ref().filter(|object| object.is_ambiguous()) {
         match request.spelling.canonical(object.text()) {
             Ok(None) => {}
-            // Keys are not corrected here: kube-apiserver reads only the exact spelling, and would apply a patch to its
-            // own, uncorrected object.
+            // The keys of this object cannot be corrected: kube-apiserver would apply a patch to its own, uncorrected
+            // object.
             Ok(Some(_)) => {
                 return Err(ReviewError::Ambiguous(
                     "a key of its identity is not spelled as documented".into(),
@@ -170,7 +171,8 @@ pub fn write_review(version: ReviewVersion, request: &Request) -> Bytes {
     text.into()
 }
 
-/// Appends the `request` of a review. Objects are copied verbatim. Missing ones are `null`, as in kube-apiserver.
+/// Appends the `request` of an AdmissionReview. Objects are copied verbatim. A missing object is written as `null`, as
+/// kube-apiserver does.
 pub fn write_request(text: &mut Vec<u8>, request: &Request) {
     let requested = request.requested.as_deref();
     let sub_resource = request.subresource.as_deref();
@@ -196,7 +198,7 @@ pub fn write_request(text: &mut Vec<u8>, request: &Request) {
         dry_run: Some(request.dry_run),
         ..ReviewRequest::default()
     };
-    // Strings and maps of strings can always be serialized into memory.
+    // Writing strings and maps of strings to memory cannot fail.
     let _ = serde_json::to_writer(&mut *text, &fields);
     text.pop();
     for (key, object) in [

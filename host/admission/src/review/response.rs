@@ -12,7 +12,7 @@ use crate::{
     Response, ReviewVersion, StageResult, TraceRow, Uid, Verdict, bounded_warnings, is_name_part, shortened,
 };
 
-/// In the log, an invalid key is cut to this many bytes.
+/// The maximum length of an invalid annotation key in the log, in bytes. A longer key is cut.
 const KEY_SHOWN: usize = 128;
 
 #[derive(Serialize)]
@@ -49,7 +49,7 @@ pub struct RefusalStatus<'a> {
     reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<&'a Map<String, Value>>,
-    /// The HTTP status.
+    /// The HTTP status code with which the request is refused.
     pub code: u16,
 }
 
@@ -77,10 +77,10 @@ impl<'a> RefusalStatus<'a> {
 
 /// Writes the response to a review of this version and UID. Without an outcome, the request is allowed unchanged.
 ///
-/// The response has a patch only if the request is allowed and its object changed: kube-apiserver takes any patch for a
-/// change, and calls other webhooks again. Warnings are kept within kube-apiserver's limits. The audit annotations of
-/// stages are named `{stage}.{key}`, and a failure that the stage's failure policy ignores is recorded as
-/// `failed-open.{stage}`. Names that kube-apiserver would drop are left out.
+/// The response has a patch only if the request is allowed and its object changed, because kube-apiserver takes any
+/// patch for a change, and then calls other webhooks again. Warnings are kept within kube-apiserver's limits. The audit
+/// annotations of stages are named `{stage}.{key}`. A failure that the stage's failure policy ignores is recorded as
+/// `failed-open.{stage}`. Annotations whose names kube-apiserver would refuse are left out.
 pub fn write_response(version: ReviewVersion, uid: &Uid, outcome: Option<&Outcome>) -> Bytes {
     let mut response = ReviewResponse {
         uid: uid.as_str(),
@@ -112,7 +112,7 @@ pub fn write_response(version: ReviewVersion, uid: &Uid, outcome: Option<&Outcom
         api_version: version.api_version(),
         response,
     };
-    // Strings, numbers and maps of strings can always be serialized.
+    // Serializing strings, numbers and maps of strings cannot fail.
     serde_json::to_vec(&envelope).map(Bytes::from).unwrap_or_default()
 }
 
@@ -120,7 +120,7 @@ fn audit_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
     let mut annotations = BTreeMap::new();
     for note in &outcome.audit_annotations {
         let long = format!("{}.{}", note.stage, note.key);
-        // The stage's name is left out if the key would be invalid with it, for example too long.
+        // If the key would be invalid with the stage's name, for example too long, the name is left out.
         let key = [long, note.key.clone()].into_iter().find(|key| is_name_part(key));
         match key {
             Some(key) => {
@@ -135,7 +135,7 @@ fn audit_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
     }
     for row in &outcome.trace {
         if let Some(kind) = failed_open(row) {
-            // The names of native stages may have any characters.
+            // A native stage may have any characters in its name, so those that are not allowed in keys are replaced.
             let legal = |c: char| {
                 if c.is_ascii_alphanumeric() || c == '.' {
                     c
@@ -170,8 +170,8 @@ fn failed_open(row: &TraceRow) -> Option<&'static str> {
 
 /// Reads a webhook's response to a review of this version and UID. A validating webhook may not change the object.
 ///
-/// The checks are the same as in kube-apiserver, in the same order, and as lenient: a missing `allowed` is a denial,
-/// unknown members are ignored, and `null` counts as absent.
+/// The checks are those of kube-apiserver, in its order, and as lenient: a missing `allowed` is a denial, unknown
+/// members are ignored, and `null` counts as absent.
 ///
 /// # Errors
 ///
@@ -237,7 +237,8 @@ pub fn read_response(
     let verdict = if response.bool("allowed")?.unwrap_or(false) {
         match patch.take() {
             None => Verdict::Allow,
-            // In a v1 review, such a patch was refused above. In a v1beta1 review, it is ignored.
+            // The patch of a validating webhook has no effect. In a v1 review it was refused above, and in a v1beta1
+            // review it is ignored.
             Some(_) if validating => Verdict::Allow,
             Some(_) if version == ReviewVersion::V1 && patch_type != Some("JSONPatch") => {
                 let got = patch_type.unwrap_or_default();
@@ -269,7 +270,7 @@ fn check_type(review: &ReplyFields<'_>, version: ReviewVersion) -> Result<(), Fa
     let expected = version.api_version();
     let right = match version {
         ReviewVersion::V1 => api_version == expected && kind == "AdmissionReview",
-        // kube-apiserver accepts missing fields, but cannot decode fields of another type.
+        // kube-apiserver accepts a v1beta1 response without these fields, but not if they have a wrong type.
         ReviewVersion::V1Beta1 => {
             ["", expected].contains(&api_version) && ["", "AdmissionReview"].contains(&kind)
         }
@@ -283,19 +284,19 @@ fn check_type(review: &ReplyFields<'_>, version: ReviewVersion) -> Result<(), Fa
     }
 }
 
-/// Decodes `response.patch` from base64. An empty patch counts as absent.
+/// Decodes `response.patch` from base64. Returns `None` if the patch is absent or empty.
 fn base64(response: &ReplyFields<'_>) -> Result<Option<Vec<u8>>, Failure> {
     let Some(text) = response.text("patch")?.filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
-    // Go's decoder, which kube-apiserver uses, ignores line breaks.
+    // kube-apiserver uses Go's decoder, which ignores line breaks. So they are removed.
     match BASE64_STANDARD.decode(text.replace(['\r', '\n'], "")) {
         Ok(bytes) => Ok(Some(bytes).filter(|bytes| !bytes.is_empty())),
         Err(error) => Err(invalid(format!("`response.patch` is not base64: {error}"))),
     }
 }
 
-/// Reads the denial in `response.status`, with kube-apiserver's messages and codes.
+/// Reads the denial from `response.status`, with the messages and codes that kube-apiserver would use.
 fn denial(response: &ReplyFields<'_>) -> Result<Denial, Failure> {
     const NO_EXPLANATION: &str = "the webhook denied the request without explanation";
     let Some(status) = response.object("status")? else {
@@ -311,14 +312,15 @@ fn denial(response: &ReplyFields<'_>) -> Result<Denial, Failure> {
         ("", reason) => reason,
         (message, _) => message,
     };
-    // kube-apiserver turns a denial with a success code into a bad request. A code above 599 is not valid in HTTP.
+    // For a denial with a success code, kube-apiserver uses the code for a bad request. Codes above 599 are not valid
+    // in HTTP.
     let code = status.integer("code")?.unwrap_or_default().max(400);
     let mut denial = Denial::new(u16::try_from(code).unwrap_or(u16::MAX), reason, message);
     denial.details = status.object("details")?.cloned().unwrap_or_default();
     Ok(denial)
 }
 
-/// Reads `response.auditAnnotations` without invalid keys, which kube-apiserver drops too.
+/// Reads `response.auditAnnotations`. Annotations with invalid keys are dropped, as in kube-apiserver.
 fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Failure> {
     let Some(annotations) = response.object("auditAnnotations")? else {
         return Ok(Vec::new());
@@ -338,7 +340,7 @@ fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Fail
         }
     }
     if let Some(key) = dropped.first() {
-        // One line is logged for all invalid keys, and shows only the first of them.
+        // If several keys are invalid, one line is logged for all of them. It shows the first key.
         let key = &*shortened(key, KEY_SHOWN);
         tracing::warn!(
             dropped = dropped.len(),
@@ -349,10 +351,12 @@ fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Fail
     Ok(kept)
 }
 
-/// Reads members of an object. Each must have the expected type. A member that is `null` counts as absent.
+/// Reads the members of an object in a webhook's response. Each must have the expected type. A member that is `null`
+/// counts as absent.
 struct ReplyFields<'a> {
     map: &'a Map<String, Value>,
-    /// The text before a member's name in messages: empty, or the path of the object and a dot.
+    /// The text that precedes the name of a member in messages: empty for the top level, otherwise the object's path
+    /// and a dot.
     path: &'static str,
 }
 
@@ -387,7 +391,7 @@ impl<'a> ReplyFields<'a> {
         self.get(name, "an integer", Value::as_i64)
     }
 
-    /// Reads a list of strings without empty strings.
+    /// Reads a member that is a list of strings. Empty strings are dropped.
     fn texts(&self, name: &str) -> Result<Vec<String>, Failure> {
         let read = |value: &'a Value| {
             let items = value.as_array()?.iter();

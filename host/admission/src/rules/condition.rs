@@ -1,4 +1,5 @@
-//! Match conditions, which a request must meet in addition to rules and selectors, and the authorizer for conditions.
+//! Match conditions, which a request must meet in addition to rules and selectors. They can check permissions with an
+//! authorizer.
 
 use std::sync::Arc;
 
@@ -6,10 +7,10 @@ use async_trait::async_trait;
 
 use crate::{Deadline, Failure, Request, UserInfo};
 
-/// The compiled match conditions of a stage. The crate `admittance-conditions` implements them with CEL.
+/// The compiled match conditions of a stage. The crate `admittance-conditions` implements this trait with CEL.
 #[async_trait]
 pub trait Conditions: Send + Sync + 'static {
-    /// Returns the name of the first condition that is false for the request; `None` if all are true.
+    /// Returns the name of the first condition that is false for the request; `None` if all conditions are true.
     ///
     /// # Errors
     ///
@@ -21,14 +22,15 @@ pub trait Conditions: Send + Sync + 'static {
         deadline: Deadline,
     ) -> Result<Option<Arc<str>>, Failure>;
 
-    /// Returns whether any condition may use the authorizer.
+    /// Returns whether any condition may check permissions with the authorizer.
     fn uses_authorizer(&self) -> bool;
 
-    /// Returns the name and expression of each condition, in the order of their evaluation.
+    /// Returns the name and the CEL expression of each condition, in the order of their evaluation.
     fn expressions(&self) -> Vec<(&str, &str)>;
 }
 
-/// The match conditions of a stage. Equal names and expressions make them equal. Clones share the conditions.
+/// The match conditions of a stage. They are equal to others if names and expressions are equal. Clones share the
+/// conditions.
 #[derive(Clone, Default, derive_more::Debug)]
 #[debug("MatchConditions({:?})", self.expressions())]
 pub struct MatchConditions(Option<Arc<dyn Conditions>>);
@@ -52,7 +54,7 @@ impl MatchConditions {
             .unwrap_or_default()
     }
 
-    /// Returns whether any condition may use the authorizer, so that the stage needs a cluster.
+    /// Returns whether any condition may check permissions with the authorizer, so that the stage needs a cluster.
     pub fn uses_authorizer(&self) -> bool {
         self.0
             .as_ref()
@@ -68,7 +70,7 @@ impl MatchConditions {
         Ok(self.first_false(request, authorizer, deadline).await?.is_none())
     }
 
-    /// Returns the name of the first condition that is false for the request; `None` if all are true.
+    /// Returns the name of the first condition that is false for the request; `None` if all conditions are true.
     ///
     /// # Errors
     ///
@@ -97,15 +99,15 @@ impl PartialEq for MatchConditions {
 
 impl Eq for MatchConditions {}
 
-/// Checks permissions of users, like Kubernetes' `SubjectAccessReview`. Lives as long as the program.
+/// Checks permissions of users, like Kubernetes' `SubjectAccessReview`. An authorizer lives as long as the program.
 #[async_trait]
 pub trait Authorizer: Send + Sync + 'static {
     /// Checks whether this user may perform this action.
     ///
     /// # Errors
     ///
-    /// Fails when the permission cannot be checked. As in kube-apiserver, `allowed()` is then false in the condition,
-    /// `errored()` is true, and `error()` is the text of the error.
+    /// Fails when the permission cannot be checked. In the CEL condition that needs the permission, `allowed()` is then
+    /// false, `errored()` is true, and `error()` is the text of the error, as in kube-apiserver.
     async fn authorize(
         &self,
         user: &UserInfo,
@@ -116,13 +118,14 @@ pub trait Authorizer: Send + Sync + 'static {
 /// An action for which a user's permission is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessAttributes {
-    /// An action on a resource: `resourceAttributes` of a `SubjectAccessReview`. Empty fields are left out.
+    /// An action on a resource, as in `resourceAttributes` of a `SubjectAccessReview`. Empty fields are left out of the
+    /// review.
     Resource {
-        /// The verb as in roles, such as `get`.
+        /// The verb that the user's role must have, such as `get`.
         verb: String,
         /// The API group; empty for the core group.
         group: String,
-        /// The API version. Always `*`, because conditions do not name versions.
+        /// The API version. It is always `*`, because CEL conditions do not name versions.
         version: String,
         /// The resource: its plural in lower case.
         resource: String,
@@ -132,12 +135,12 @@ pub enum AccessAttributes {
         namespace: String,
         /// The name of the object; empty for all names.
         name: String,
-        /// A field selector for the objects, as in a query; empty for all objects.
+        /// A field selector that restricts the action to some objects; empty for all objects.
         field_selector: String,
-        /// A label selector for the objects, as in a query; empty for all objects.
+        /// A label selector that restricts the action to some objects; empty for all objects.
         label_selector: String,
     },
-    /// An action on a path of the API server: `nonResourceAttributes` of a `SubjectAccessReview`.
+    /// An action on a path of the API server, as in `nonResourceAttributes` of a `SubjectAccessReview`.
     Path {
         /// The verb, such as `get` or `post`.
         verb: String,
@@ -149,9 +152,9 @@ pub enum AccessAttributes {
 /// The result of a permission check: `status` of a `SubjectAccessReview`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Whether the action is allowed.
+    /// Whether the user may perform the action.
     pub allowed: bool,
-    /// The authorizer's reason, which may be empty.
+    /// The authorizer's reason for its answer, which may be empty.
     pub reason: String,
 }
 
@@ -160,7 +163,7 @@ pub struct Access {
 #[error("{0}")]
 pub struct AuthorizerError(pub String);
 
-/// The authorizer of a host without a cluster, which fails with an explanation.
+/// The authorizer of a host without a cluster. Each check fails with an explanation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoAuthorizer;
 

@@ -4,13 +4,13 @@ use crate::{Chain, Matcher, Operation, Outline, Phase, Request};
 
 /// Finds the chains that may match a request, in a time that does not depend on the number of other chains.
 ///
-/// Chains are listed under the resources of their rules. If a rule includes all resources, its chain is listed under
-/// the kinds of the rule. If it includes all kinds too, the chain is listed for all requests. The rules decide which of
-/// the found chains match.
+/// A chain is listed under the resources of its rules. If a rule includes all resources, the chain is listed under the
+/// kinds of that rule. If the rule includes all kinds, too, the chain is listed for all requests. After the lookup, the
+/// rules decide which of the found chains match.
 #[derive(Clone, Debug, Default)]
 pub struct ChainIndex {
     by_resource: HashMap<String, Positions>,
-    /// The positions of chains, by kind in lower case.
+    /// The positions of the chains that are listed under a kind, by kind in lower case.
     by_kind: HashMap<String, Positions>,
     for_everything: Positions,
     by_name: HashMap<Arc<str>, Vec<(Phase, usize)>>,
@@ -19,7 +19,7 @@ pub struct ChainIndex {
 type Positions = HashMap<Operation, Vec<usize>>;
 
 impl ChainIndex {
-    /// Creates an index of these chains, which refers to a chain by its position in `chains`.
+    /// Creates an index of these chains. The index refers to a chain by its position in `chains`.
     pub fn new<'a, S: 'a>(chains: impl IntoIterator<Item = &'a Chain<S>>) -> Self {
         let mut index = Self::default();
         for (position, chain) in chains.into_iter().enumerate() {
@@ -70,8 +70,8 @@ impl ChainIndex {
         )
     }
 
-    /// Returns the positions of the chains that may match a request with this outline, in ascending order; `None` if
-    /// the outline lacks the resource, or the kind if any chain is listed under kinds.
+    /// Returns the positions of the chains that may match a request with this outline, in ascending order. Returns
+    /// `None` if the outline has no resource, or if it has no kind although chains are listed under kinds.
     pub fn candidates_of(&self, outline: &Outline<'_>) -> Option<Vec<usize>> {
         let resource = outline.resource?.resource.as_str();
         match outline.kind {

@@ -35,14 +35,14 @@ impl LabelSelector {
         self.requirements.is_empty()
     }
 
-    /// Returns a selector of the objects that both selectors select.
+    /// Returns a selector that selects an object if both this and the other selector select it.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.requirements.extend(other.requirements);
         self
     }
 
-    /// Returns whether these labels meet every requirement.
+    /// Returns whether an object with these labels meets every requirement of the selector.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.requirements
             .iter()
@@ -50,7 +50,7 @@ impl LabelSelector {
     }
 }
 
-/// Writes the selector as in a query: `app in (web),tier notin (a,b),!canary`.
+/// Writes the selector as in a query of the Kubernetes API: `app in (web),tier notin (a,b),!canary`.
 impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, Requirement { key, test }) in self.requirements.iter().enumerate() {
@@ -66,7 +66,7 @@ impl fmt::Display for LabelSelector {
     }
 }
 
-/// A requirement on one label.
+/// A requirement of a label selector on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     key: String,
@@ -81,12 +81,12 @@ enum Test {
     DoesNotExist,
 }
 
-/// The operator of a requirement.
+/// How a requirement compares a label with its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelOperator {
-    /// The label is present, with one of the values.
+    /// The label is present and has one of the requirement's values.
     In,
-    /// The label is absent, or has none of the values.
+    /// The label is absent, or its value is none of the requirement's values.
     NotIn,
     /// The label is present.
     Exists,
@@ -102,16 +102,16 @@ keywords!(
     DoesNotExist = "DoesNotExist"
 );
 
-/// The reason why a requirement is invalid.
+/// The reason why a requirement of a label selector is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    /// `In` and `NotIn` need values.
+    /// The operators `In` and `NotIn` need values, but there are none.
     #[error("`{}` needs values: list at least one", .0.as_str())]
     ValuesMissing(LabelOperator),
-    /// `Exists` and `DoesNotExist` take no values.
+    /// The operators `Exists` and `DoesNotExist` take no values, but there are some.
     #[error("`{}` takes no values: remove them", .0.as_str())]
     ValuesForbidden(LabelOperator),
-    /// The key is empty.
+    /// The key of the label is empty.
     #[error("the key is empty: name the label")]
     KeyEmpty,
 }
@@ -146,7 +146,7 @@ impl Requirement {
         Ok(Self { key, test })
     }
 
-    /// Creates a requirement as in `matchLabels`: the label must have this value.
+    /// Creates a requirement as in `matchLabels`: the label must be present and have this value.
     ///
     /// # Errors
     ///
@@ -174,7 +174,8 @@ mod tests {
     fn a_label_requirement_is_met_according_to_its_operator() {
         use LabelOperator::*;
         let labels: Labels = [("tier".into(), "web".into()), ("empty".into(), "".into())].into();
-        // (key, operator, values, whether it is met); source: Kubernetes' apimachinery, labels.Requirement.
+        // (key, operator, values, whether the labels meet the requirement). The source is `labels.Requirement` in
+        // Kubernetes' apimachinery.
         let table: [(&str, LabelOperator, &[&str], bool); 12] = [
             ("tier", In, &["web"], true),
             ("tier", In, &["db", "web"], true),

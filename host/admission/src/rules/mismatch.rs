@@ -4,12 +4,13 @@ use std::fmt::{self, Display};
 
 use crate::{Chain, Matcher, Request, Rule, RulePart, Stage};
 
-/// The reason why no rule of a list matches a request: the first mismatching part of the rule that comes closest.
+/// The reason why no rule of a chain or stage matches a request. It is about the rule that matches the most parts of
+/// the request: the first part that does not match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The first part that does not match; `None` if the list has no rules.
+    /// The first part of the rule that does not match; `None` if the chain or stage has no rules.
     pub part: Option<RulePart>,
-    /// `chain` or `stage`.
+    /// Whose rules do not match, as a word: `chain` or `stage`.
     owner: &'static str,
     request: String,
     wanted: String,
@@ -35,7 +36,8 @@ impl<S> Chain<S> {
 }
 
 impl Stage {
-    /// Returns the reason why none of the stage's rules matches this request; `None` if one matches or it has none.
+    /// Returns the reason why none of the stage's rules matches this request; `None` if a rule matches, or if the stage
+    /// has no rules.
     pub fn mismatch(&self, request: &Request) -> Option<Mismatch> {
         let rules = match &self.spec.expansion {
             Some(expansion) => expansion.generators(),

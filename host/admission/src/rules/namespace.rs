@@ -4,14 +4,14 @@ use async_trait::async_trait;
 
 use crate::{LabelSelector, Labels, Operation, Request};
 
-/// Selects the namespaces of a stage.
+/// Selects the namespaces for whose requests a stage's hook is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespaceSelector {
-    /// The named namespaces (BCS's operator `In`); none if the list is empty.
+    /// The namespaces in the list (BCS's operator `In`); no namespace if the list is empty.
     In(Vec<String>),
-    /// All namespaces except the named ones (BCS's operator `NotIn`); all if the list is empty.
+    /// All namespaces that are not in the list (BCS's operator `NotIn`); all namespaces if the list is empty.
     NotIn(Vec<String>),
-    /// The namespaces whose labels match, as in Kubernetes.
+    /// The namespaces whose labels this selector selects, as in Kubernetes.
     Labels(LabelSelector),
 }
 
@@ -31,15 +31,15 @@ pub trait NamespaceSource: Send + Sync + 'static {
     async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError>;
 }
 
-/// A fixed list of namespaces. Other namespaces have only the label that Kubernetes gives to every namespace:
-/// `kubernetes.io/metadata.name`.
+/// A fixed list of namespaces with their labels. A namespace that is not in the list has one label,
+/// `kubernetes.io/metadata.name`, which Kubernetes gives to every namespace.
 #[derive(Clone, Debug, Default)]
 pub struct StaticNamespaces(BTreeMap<String, Labels>);
 
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 impl StaticNamespaces {
-    /// Creates the list from names and labels.
+    /// Creates the list from the names and labels of namespaces.
     pub fn new(namespaces: impl IntoIterator<Item = (String, Labels)>) -> Self {
         Self(namespaces.into_iter().collect())
     }
@@ -59,9 +59,10 @@ impl NamespaceSource for StaticNamespaces {
 impl NamespaceSelector {
     /// Returns whether the selector matches this request. Labels are looked up only if they are needed.
     ///
-    /// As in kube-apiserver, a label selector compares the labels in the object if a Namespace is created or updated,
-    /// and otherwise the labels of the request's namespace. Requests for other cluster-scoped resources always match.
-    /// As in BCS's driver, a selector by names compares an empty name if there is no namespace.
+    /// A label selector works as in kube-apiserver: if a Namespace is created or updated, it is compared with the
+    /// labels in that object, and otherwise with the labels of the request's namespace. Requests for other
+    /// cluster-scoped resources always match. A selector by names works as in BCS's driver: if the request has no
+    /// namespace, it compares an empty name.
     ///
     /// # Errors
     ///
@@ -136,7 +137,8 @@ mod tests {
             Requirement::equals("hook", "on").unwrap(),
         ]));
         let known = StaticNamespaces::new([("prod".into(), Labels::from([("hook".into(), "on".into())]))]);
-        // (case, selector, request, expectation); names are matched as in BCS's driver, labels as in kube-apiserver.
+        // (case, selector, request, whether the request matches). Names match as in BCS's driver, and labels as in
+        // kube-apiserver.
         let table = [
             (
                 "In, listed",

@@ -1,27 +1,29 @@
-//! The ways in which servers may read methods and paths. No spelling of a request may bypass a rule.
+//! The ways in which servers may interpret the methods and paths of requests. No spelling of a path may bypass a rule.
 
 use std::collections::BTreeSet;
 
 use percent_encoding::percent_decode_str;
 use url::form_urlencoded;
 
-/// The readings of a path: how common servers understand it. Some decode it segment by segment, so that an encoded
-/// slash stays in its segment; others, such as Go's, decode it before they split it. Both remove empty segments and dot
-/// segments. A server that removes dot segments before it decodes takes an encoded one (`%2e.`) for a name.
+/// The paths that common servers read from one written path. Some servers split the path and then decode each segment,
+/// so that an encoded slash stays in its segment. Others, such as those written in Go, decode the path before they
+/// split it. Both remove empty segments and dot segments. If a server removes dot segments before it decodes, it takes
+/// an encoded one (`%2e.`) for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathReadings {
-    /// The path decoded segment by segment. Encoded slashes are still `%2F`, so that the path can be split.
+    /// The path that is split before each segment is decoded. Encoded slashes stay `%2F`, so that the path can be split
+    /// again.
     pub by_segment: String,
-    /// The path decoded before it is split; `None` if it equals `by_segment`.
+    /// The path that is decoded before it is split; `None` if it is equal to `by_segment`.
     pub whole: Option<String>,
-    /// The path if encoded dot segments (`%2e.`) are ordinary names; `None` if the path has none.
+    /// The path in which encoded dot segments (`%2e.`) are names; `None` if the path has no encoded dot segments.
     pub encoded_dots: Option<String>,
 }
 
 impl PathReadings {
-    /// Computes the readings of the path in a URI.
+    /// Computes what common servers read from the path of a URI.
     pub fn new(path: &str) -> Self {
-        // Most paths need no decoding.
+        // A path without these characters is decoded already, as most paths are.
         if !path.contains('%') && !path.contains("//") && !path.contains("/.") {
             return Self {
                 by_segment: trim(path),
@@ -48,7 +50,7 @@ impl PathReadings {
         }
     }
 
-    /// Iterates over all readings.
+    /// Returns all paths that common servers read.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.by_segment.as_str())
             .chain(self.whole.as_deref())
@@ -56,21 +58,23 @@ impl PathReadings {
     }
 }
 
-/// The number of times that a path may be encoded.
+/// The number of times that a path may be percent-encoded. A path that is encoded more often is refused.
 const ROUNDS: usize = 3;
 
-/// The maximum total size of a path's readings, in bytes. A malicious path may have hundreds of readings.
+/// The maximum total size of the paths that servers may read from one path, in bytes. A malicious path may be read in
+/// hundreds of ways.
 const READINGS_SIZE: usize = 32 << 10;
 
-/// Represents a slash inside a segment. No accepted path contains a control character.
+/// Stands for a decoded slash inside a segment. An accepted path contains no control character, so none is mistaken for
+/// this one.
 const SLASH: &str = "\u{1}";
 
-/// Computes the paths that lenient servers may read from a path. Such servers apply some of the steps in this function
-/// in any order, and decode the path at least once. Returns `None` if the path is encoded too often, contains control
-/// characters, characters that may become separators, or invalid UTF-8, or has too many readings.
+/// Computes all paths that lenient servers may read from a path. A lenient server may apply any of the steps in this
+/// function, in any order, and decodes the path at least once. For example, a server that ignores the parameters of
+/// segments may do so before or after it decodes the path.
 ///
-/// Each combination and order of steps is a reading. For example, a server that ignores the parameters of segments may
-/// decode the path before or after it splits the path.
+/// Returns `None` if the path is encoded too often, or may be read in too many ways; or if it contains invalid UTF-8,
+/// control characters, or characters that may become separators.
 pub fn lenient(path: &str) -> Option<BTreeSet<String>> {
     if is_plain(path) {
         return Some(BTreeSet::from([path.to_owned()]));
@@ -112,8 +116,8 @@ fn is_readable(path: &str) -> bool {
     false
 }
 
-/// Characters that become slashes, dots, semicolons, percent signs or backslashes when a text is normalized (NFKC) or
-/// converted to a Windows code page.
+/// Characters that a server may turn into slashes, dots, semicolons, percent signs or backslashes, when it normalizes a
+/// text (NFKC) or converts it to a Windows code page.
 const SEPARATORS_ELSEWHERE: [char; 19] = [
     '\u{2024}', '\u{2025}', '\u{2026}', '\u{2044}', '\u{2100}', '\u{2101}', '\u{2105}', '\u{2106}',
     '\u{2215}', '\u{2216}', '\u{fe52}', '\u{fe54}', '\u{fe68}', '\u{fe6a}', '\u{ff05}', '\u{ff0e}',
@@ -125,7 +129,8 @@ fn merge_slashes(path: &str) -> String {
     format!("/{}", segments.collect::<Vec<_>>().join("/"))
 }
 
-/// Removes dot segments (RFC 3986, 5.2.4). An empty segment is kept, unless the next segment is `..`, which removes it.
+/// Removes dot segments (RFC 3986, 5.2.4). Empty segments are kept. A segment `..` removes the segment before it, which
+/// may be empty.
 fn remove_dots(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();
@@ -143,19 +148,19 @@ fn remove_dots(path: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
-/// Replaces backslashes with slashes, as some servers do.
+/// Replaces backslashes in a path with slashes, as some servers do.
 fn take_backslashes(path: &str) -> String {
     path.replace('\\', "/")
 }
 
-/// Removes the parameters of segments, such as `;x`.
+/// Removes the parameters of a path's segments, such as `;x`.
 fn drop_parameters(path: &str) -> String {
     each_segment(path, |segment| {
         segment.split(';').next().unwrap_or_default().to_owned()
     })
 }
 
-/// Removes trailing blanks and dots of segments, as Windows does.
+/// Removes blanks and dots at the end of a path's segments, as Windows does with file names.
 fn trim_segments(path: &str) -> String {
     each_segment(path, |segment| {
         let segment = segment.trim();
@@ -166,12 +171,12 @@ fn trim_segments(path: &str) -> String {
     })
 }
 
-/// Removes a query or fragment that decoding has revealed.
+/// Removes a query or fragment from a decoded path: `%3F` may have become `?`, and `%23` may have become `#`.
 fn cut(path: &str) -> String {
     path.split(['?', '#']).next().unwrap_or_default().to_owned()
 }
 
-/// Splits the path, and decodes each segment.
+/// Splits the path before it decodes each segment, so that decoded slashes stay inside their segments.
 fn decode_segments(path: &str) -> String {
     each_segment(path, |segment| decode(segment).replace('/', SLASH))
 }
@@ -180,7 +185,7 @@ fn each_segment(path: &str, change: impl Fn(&str) -> String) -> String {
     path.split('/').map(change).collect::<Vec<_>>().join("/")
 }
 
-/// Folds the case of a text, including letters that have several lower-case forms, such as `s` and `ſ`.
+/// Returns the text in lower case. Letters that are equal apart from case become the same letter, even `s` and `ſ`.
 pub fn in_one_case(text: &str) -> String {
     text.chars()
         .flat_map(char::to_uppercase)
@@ -188,7 +193,7 @@ pub fn in_one_case(text: &str) -> String {
         .collect()
 }
 
-/// Returns whether all servers read the path in the same way.
+/// Returns whether the path has only characters and segments that all servers read in the same way.
 fn is_plain(path: &str) -> bool {
     path.bytes()
         .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"/-_~:@".contains(&byte))
@@ -196,17 +201,18 @@ fn is_plain(path: &str) -> bool {
         && !path.ends_with('/')
 }
 
-/// Returns the value of a parameter in one of the [`PathReadings`], with decoded slashes.
+/// Returns the value of a path parameter that is taken from [`PathReadings`]. Encoded slashes in it are decoded.
 pub fn parameter(value: &str) -> String {
     value.replace("%2F", "/")
 }
 
-/// Returns the value of a parameter in a [`lenient`] reading, with decoded slashes.
+/// Returns the value of a path parameter that is taken from a result of [`lenient`]. The characters that stand for
+/// slashes become slashes.
 pub fn lenient_parameter(value: &str) -> String {
     value.replace(SLASH, "/")
 }
 
-/// Decodes percent-encoding, and replaces invalid UTF-8.
+/// Decodes the percent-encoding of a text. Invalid UTF-8 is replaced.
 pub fn decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
@@ -232,13 +238,14 @@ fn normalize<'a>(segments: impl Iterator<Item = &'a str>) -> String {
     format!("/{}", kept.join("/"))
 }
 
-/// The headers that override the method on some servers.
+/// The headers whose value some servers use instead of the request's method.
 const METHOD_HEADERS: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
 const PATH_HEADERS: [&str; 2] = ["x-original-url", "x-rewrite-url"];
-/// The query parameter that overrides the method on some servers.
+/// The query parameter whose value some servers use instead of the request's method.
 const METHOD_PARAMETER: &str = "_method";
 
-/// Returns the header or query parameter that overrides the method or path. `target` is the path with the query.
+/// Returns the header or query parameter that names another method or path than the request's own. `target` is the
+/// request's path with its query.
 pub fn overridden<'a>(
     method: &str,
     target: &str,
@@ -257,7 +264,7 @@ pub fn overridden<'a>(
             return Some(format!("the header {name}"));
         }
     }
-    // Some servers accept semicolons between parameters.
+    // Some servers accept semicolons instead of `&` between query parameters, so both separate parameters here.
     let (_, query) = target.split_once('?').unwrap_or_default();
     query
         .split(['&', ';'])
@@ -266,7 +273,8 @@ pub fn overridden<'a>(
         .then(|| format!("the query parameter {METHOD_PARAMETER}"))
 }
 
-/// Returns the same name for all spellings of a header. Gateways to other programs (CGI, WSGI) treat `_` like `-`.
+/// Returns one name for all spellings of a header that a server may treat as equal: gateways to other programs (CGI,
+/// WSGI) do not distinguish `_` from `-`.
 pub fn header_key(name: &str) -> String {
     name.to_ascii_lowercase().replace('_', "-")
 }
@@ -275,7 +283,7 @@ pub fn header_key(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Each row has a path and some of its readings, which differ in the steps that a server applies.
+    /// Each row has a written path, and some of the paths that lenient servers read from it.
     #[test]
     fn a_path_is_interpreted_in_every_way_that_a_lenient_server_might() {
         for (path, expected) in [
@@ -308,7 +316,7 @@ mod tests {
         }
     }
 
-    /// No server accepts these paths, or they have too many readings.
+    /// No server accepts these paths, or servers may read them in too many ways.
     #[test]
     fn a_path_with_ambiguous_characters_is_not_interpreted() {
         let many = "/%25255c;%255c;%5c;%2525253f.".repeat(40);

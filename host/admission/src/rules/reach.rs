@@ -1,13 +1,14 @@
-//! Finds rules that match no request, because no hook is called for their resources, or such requests do not arrive.
+//! Finds rules that match no request, because no hook is called for their resources, or because requests for these
+//! resources do not arrive.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{GroupVersionResource, Matcher, ResourcePattern, Rule, enumerated, suggestion_or};
 
-/// The resources for which no hook is called, by group: the configuration of admission, which must stay repairable
-/// whatever hooks do, and reviews, which are not stored. Apart from `admittance.dev`, this is the list of
-/// kube-apiserver 1.37; older servers call webhooks for some of them.
+/// The resources for which no hook is called, by API group. They are the configuration of admission, which must stay
+/// repairable whatever hooks do, and reviews, which are not stored. All groups except `admittance.dev` are from
+/// kube-apiserver 1.37. Older servers call webhooks for some of these resources.
 const NEVER_HOOKED: [(&str, &[&str]); 4] = [
     (
         "admittance.dev",
@@ -41,13 +42,14 @@ const NEVER_HOOKED: [(&str, &[&str]); 4] = [
 ];
 
 impl GroupVersionResource {
-    /// Returns whether requests for this resource are allowed unchanged without calling any hook.
+    /// Returns whether requests for this resource are allowed unchanged, without calling any hook.
     pub fn is_never_hooked(&self) -> bool {
         is_never_hooked(&self.group, Some(&self.resource))
     }
 }
 
-/// Returns whether no hook is called for a resource of a group; if `resource` is `None`, for any resource of the group.
+/// Returns whether no hook is called for this resource of an API group. If `resource` is `None`, returns whether this
+/// is so for any resource of the group.
 fn is_never_hooked(group: &str, resource: Option<&str>) -> bool {
     NEVER_HOOKED.iter().any(|(own, resources)| {
         group == *own && resource.is_none_or(|resource| resources.contains(&resource))
@@ -60,7 +62,7 @@ impl Rule {
         self.kinds != Matcher::Any && self.resources == [crate::ResourcePattern::everything()]
     }
 
-    /// Returns whether no hook is called for any resource of the rule.
+    /// Returns whether no hook is called for any resource that the rule matches.
     fn is_never_hooked(&self) -> bool {
         let Matcher::Only(groups) = &self.api_groups else {
             return false;
@@ -72,26 +74,26 @@ impl Rule {
     }
 }
 
-/// Describes which requests arrive at the chains. Default: all requests for which hooks are called.
+/// Describes which requests arrive at the chains. By default, all requests for which hooks are called arrive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Whether requests arrive through webhooks. Webhooks are registered for resources, so rules with only `kinds`
-    /// match no request.
+    /// Whether requests arrive through webhooks. Webhooks are registered for resources, so no request arrives for a
+    /// rule that has only `kinds`.
     pub is_by_resource: bool,
-    /// Requests in these namespaces do not arrive.
+    /// The namespaces whose requests do not arrive.
     pub excluded_namespaces: Vec<String>,
-    /// The only resources and kinds of requests that arrive; `None` if they are not known in advance.
+    /// The resources and kinds of the requests that arrive; `None` if they are not known in advance.
     pub resources: Option<Vec<ReachedResource>>,
 }
 
 /// A resource for which requests arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReachedResource {
-    /// The plural name, such as `pods`.
+    /// The resource's plural name, such as `pods`.
     pub resource: String,
-    /// The subresource, such as `scale`; `None` for the resource itself.
+    /// The subresource for which requests arrive, such as `scale`; `None` for the resource itself.
     pub subresource: Option<String>,
-    /// The kind of its objects; `None` if it depends on the request.
+    /// The kind of the resource's objects; `None` if it depends on the request.
     pub kind: Option<String>,
 }
 
@@ -101,14 +103,14 @@ impl ReachedResource {
     }
 }
 
-/// An entry of a rule that matches no request.
+/// An entry in the `resources` or `kinds` of a rule that matches no request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreachedEntry {
-    /// The field of the rule: `resources` or `kinds`.
+    /// The field of the rule that has the entry: `resources` or `kinds`.
     pub field: &'static str,
     /// The entry as it is written in the rule.
     pub entry: String,
-    /// A suggestion of a similar entry, or the list of all entries that match requests.
+    /// A suggestion of a similar entry or, if there is none, the list of all entries that match requests.
     pub fix: String,
 }
 
@@ -123,8 +125,8 @@ pub struct Unreached {
 }
 
 impl Reach {
-    /// Returns the reasons why a chain with these rules does not get requests that the rules match; `None` if it gets
-    /// all of them. `namespace` is the chain's only namespace, if the chain has one.
+    /// Returns the reasons why a chain with these rules does not get some requests that the rules match; `None` if it
+    /// gets all of them. `namespace` is the chain's namespace, if the chain is for a single namespace.
     pub fn misses(&self, namespace: Option<&str>, rules: &[Rule]) -> Option<Unreached> {
         let excluded =
             namespace.filter(|namespace| self.excluded_namespaces.iter().any(|name| name == namespace));
@@ -159,7 +161,7 @@ impl Reach {
         (!reasons.is_empty()).then_some(Unreached { is_whole, reasons })
     }
 
-    /// Returns the entries of a rule's resources and kinds that match no request.
+    /// Returns the entries of the rule's `resources` and `kinds` that match no request.
     pub fn unreached_entries(&self, rule: &Rule) -> Vec<UnreachedEntry> {
         let Some(reached) = &self.resources else {
             return Vec::new();
@@ -182,7 +184,7 @@ impl Reach {
         let mut entries: Vec<_> = patterns
             .map(|pattern| unreached("resources", pattern.to_string(), names().collect()))
             .collect();
-        // If the kind of a resource depends on the request, requests of any kind may arrive.
+        // If the kind of one resource depends on the request, requests of any kind may arrive, so no kind is reported.
         let kinds: Option<Vec<String>> = reached.iter().map(|one| one.kind.clone()).collect();
         if let (Matcher::Only(wanted), Some(kinds)) = (&rule.kinds, kinds) {
             let is_unreached = |wanted: &&String| !kinds.iter().any(|kind| kind.eq_ignore_ascii_case(wanted));
@@ -227,7 +229,8 @@ mod tests {
         let kinds = || rule(&[], &[], &["Pod"]);
         let pods = || rule(&[""], &["pods"], &[]);
         let reviews = || rule(&["authentication.k8s.io"], &["tokenreviews"], &[]);
-        // (case, reach, namespace, rules, (whether the chain gets no request at all, number of reasons))
+        // (case, reach, the chain's namespace, rules, expected result). The result says whether the chain gets no
+        // request at all, and counts the reasons.
         for (case, reach, namespace, rules, expected) in [
             ("pods", &webhooks, None, vec![pods()], None),
             ("pods of a team", &webhooks, Some("shop"), vec![pods()], None),
@@ -333,7 +336,7 @@ mod tests {
             ..Reach::default()
         };
         let (fixed, of_body) = (routes(Some("Scale")), routes(None));
-        // (reach, rule, the unreached entries with their fixes)
+        // (reach, rule, expected entries that match no request, with their fixes)
         for (reach, rule, expected) in [
             (
                 &fixed,

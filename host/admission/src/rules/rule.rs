@@ -2,42 +2,43 @@ use std::fmt;
 
 use crate::{GroupVersionResource, Operation, Request, keywords};
 
-/// Selects requests; every part must match. A rule means the same as in a Kubernetes webhook configuration. `kinds` is
-/// an addition for control planes that identify requests by the kind in their body.
+/// Selects requests. A request must match every field. A rule means the same as in a Kubernetes webhook configuration.
+/// The field `kinds` is an addition, for control planes whose requests name a kind in their body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The operations on the resources.
+    /// The operations that the rule matches.
     pub operations: Matcher<Operation>,
-    /// The API groups; `""` is the core group.
+    /// The API groups that the rule matches; `""` is the core group.
     pub api_groups: Matcher<String>,
-    /// The API versions.
+    /// The API versions that the rule matches.
     pub api_versions: Matcher<String>,
-    /// The resources and subresources.
+    /// The resources and subresources that the rule matches.
     pub resources: Vec<ResourcePattern>,
-    /// The scope: cluster-scoped resources, namespaced ones, or both.
+    /// The scope of the resources that the rule matches: cluster-scoped, namespaced, or both.
     pub scope: Scope,
-    /// The kinds. Letter case is ignored.
+    /// The kinds that the rule matches. Letter case is ignored.
     pub kinds: Matcher<String>,
-    /// Whether other versions of a resource match too.
+    /// Whether the rule matches a resource in other API versions than it names.
     pub match_policy: MatchPolicy,
-    /// The names of the objects; empty matches all.
+    /// The names of the objects that the rule matches. An empty list matches all objects.
     pub names: Vec<String>,
 }
 
-/// Whether a rule matches other versions of its resources, as in Kubernetes' `matchPolicy`.
+/// Whether a rule matches a resource in other API versions than it names, as in Kubernetes' `matchPolicy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MatchPolicy {
-    /// Only the version that the client used matches.
+    /// The rule matches a request only if the client used an API version in the rule.
     Exact,
-    /// All versions of a resource match, except in the core group, which has only one. If Kubernetes serves the
-    /// resource in two groups, the other group matches too. The object is not converted to the version in the rule.
+    /// The rule matches a resource in all API versions, except in the core group, which has only one version. If
+    /// Kubernetes serves the resource in two groups, the rule matches both. The object is not converted to the version
+    /// in the rule.
     #[default]
     Equivalent,
 }
 
 keywords!(MatchPolicy, "match policy": Exact = "Exact", Equivalent = "Equivalent");
 
-/// The resources that Kubernetes serves in two groups: (resource, old group, new group).
+/// The resources that Kubernetes serves in two API groups: (resource, old group, new group).
 const MOVED: [(&str, &str, &str); 7] = [
     ("deployments", "extensions", "apps"),
     ("daemonsets", "extensions", "apps"),
@@ -48,7 +49,8 @@ const MOVED: [(&str, &str, &str); 7] = [
     ("events", "", "events.k8s.io"),
 ];
 
-/// Returns the other group in which Kubernetes serves a resource.
+/// Returns the other of the two API groups in which Kubernetes serves a resource; `None` if it serves the resource in
+/// one group.
 fn other_group(resource: &GroupVersionResource) -> Option<&'static str> {
     MOVED.iter().find_map(|(name, old, new)| {
         let is_moved = *name == resource.resource;
@@ -60,12 +62,12 @@ fn other_group(resource: &GroupVersionResource) -> Option<&'static str> {
     })
 }
 
-/// All values, or a list of values.
+/// The values that a field of a rule matches: all values, or those in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Matcher<T> {
-    /// All values, written `*`.
+    /// The field matches all values. It is written as `*`.
     Any,
-    /// The listed values.
+    /// The field matches the values in this list.
     Only(Vec<T>),
 }
 
@@ -90,7 +92,7 @@ impl Matcher<String> {
 /// The scope of the resources that a rule matches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// Cluster-scoped resources, which include Namespaces.
+    /// Cluster-scoped resources. Namespaces are among them.
     Cluster,
     /// Namespaced resources.
     Namespaced,
@@ -101,7 +103,7 @@ pub enum Scope {
 
 keywords!(Scope, "scope": Cluster = "Cluster", Namespaced = "Namespaced", Any = "*");
 
-/// An entry of a rule's resources: `pods`, `pods/status`, `pods/*`, `*/status`, `*` or `*/*`.
+/// An entry in a rule's `resources`: `pods`, `pods/status`, `pods/*`, `*/status`, `*` or `*/*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourcePattern {
     resource: Option<String>,
@@ -118,7 +120,7 @@ enum Subresource {
 /// The reason why a rule cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// The entry of `resources` has an empty part.
+    /// In an entry of `resources`, the part before or after the slash is empty.
     #[error("`{0}` is not a valid resource: write `pods`, `pods/status`, `pods/*`, `*/status`, `*` or `*/*`")]
     ResourceEmpty(String),
 }
@@ -132,7 +134,7 @@ impl ResourcePattern {
         }
     }
 
-    /// Parses an entry of `resources`.
+    /// Parses an entry of a rule's `resources`.
     ///
     /// # Errors
     ///
@@ -157,7 +159,7 @@ impl ResourcePattern {
         }
     }
 
-    /// Returns the resource; `None` for `*`.
+    /// Returns the resource in the entry; `None` if the entry matches all resources.
     pub fn resource(&self) -> Option<&str> {
         self.resource.as_deref()
     }
@@ -176,7 +178,7 @@ impl ResourcePattern {
     }
 }
 
-/// Writes the entry as [`ResourcePattern::parse`] reads it.
+/// Writes the entry in the form that [`ResourcePattern::parse`] reads.
 impl fmt::Display for ResourcePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.resource.as_deref().unwrap_or("*"))?;
@@ -188,7 +190,7 @@ impl fmt::Display for ResourcePattern {
     }
 }
 
-/// The parts of a rule, in the order in which they are compared with a request.
+/// The fields of a rule, in the order in which they are compared with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RulePart {
     /// `operations`.
@@ -205,14 +207,14 @@ pub enum RulePart {
     Names,
 }
 
-/// The parts of a request that are known before the body is read.
+/// What is known about a request before its body is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Outline<'a> {
     /// The requested operation.
     pub operation: Operation,
-    /// The resource, if the path contains it.
+    /// The resource, if the request's path contains it.
     pub resource: Option<&'a GroupVersionResource>,
-    /// The kind, if it is known without the body.
+    /// The kind of the object, if it is known without the body.
     pub kind: Option<&'a str>,
 }
 
@@ -236,7 +238,7 @@ impl Rule {
         self.mismatch(request).is_none()
     }
 
-    /// Returns the first part that does not match this request; `None` if all match.
+    /// Returns the first field of the rule that does not match this request; `None` if all fields match.
     pub fn mismatch(&self, request: &Request) -> Option<RulePart> {
         let (resource, subresource, kind) = match (&request.requested, self.match_policy) {
             (Some(requested), MatchPolicy::Exact) => {
@@ -265,7 +267,7 @@ impl Rule {
         }
     }
 
-    /// Returns whether the rule may match a request with this outline.
+    /// Returns whether the rule may match a request of which only this outline is known.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
         self.operations.matches(&outline.operation)
             && outline.resource.is_none_or(|resource| {
@@ -278,7 +280,8 @@ impl Rule {
             && outline.kind.is_none_or(|kind| self.matches_kind(kind))
     }
 
-    /// Returns whether the rule can match a request with this operation, resource, subresource and kind.
+    /// Returns whether the rule matches requests with this operation, resource, subresource and kind. Scope and names
+    /// are not compared.
     pub fn covers(
         &self,
         operation: Operation,
@@ -311,7 +314,7 @@ impl Rule {
     }
 
     fn matches_scope(&self, request: &Request) -> bool {
-        // As in kube-apiserver, a Namespace is cluster-scoped, although its requests have a namespace.
+        // As in kube-apiserver, a Namespace counts as cluster-scoped, although a request for it has a namespace.
         let cluster_wide = request.is_cluster_wide();
         match self.scope {
             Scope::Any => true,

@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time by which a response must be available. Lives as long as one request or one call of a stage.
+/// The time by which a request must have a response, or by which a stage's call must end. Lives as long as the request
+/// or call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deadline(Instant);
 
@@ -10,7 +11,7 @@ impl Deadline {
     /// Returns the deadline `duration` from now.
     pub fn after(duration: Duration) -> Self {
         let now = Instant::now();
-        // A duration beyond the clock's range means "no limit", so a century is used instead.
+        // A duration that exceeds the clock's range means "no limit", so the deadline is set to a century from now.
         Self(
             now.checked_add(duration)
                 .unwrap_or(now + Duration::from_secs(3_155_760_000)),
@@ -22,7 +23,7 @@ impl Deadline {
         self.min(Self::after(duration))
     }
 
-    /// Returns the time left; zero when the deadline has passed.
+    /// Returns the time until the deadline; zero when it has passed.
     pub fn remaining(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
@@ -32,7 +33,7 @@ impl Deadline {
         self.remaining().is_zero()
     }
 
-    /// Returns the deadline on tokio's clock.
+    /// Returns the deadline as a time of tokio's clock.
     pub fn instant(self) -> Instant {
         self.0
     }

@@ -1,4 +1,5 @@
-//! Moves calls that compute for long to threads with a lower priority, so that they do not delay other requests.
+//! Moves calls of hooks that compute for long to threads with a lower priority, so that they do not delay other
+//! requests.
 
 use std::{
     cell::Cell,
@@ -21,23 +22,24 @@ use crate::{
     },
 };
 
-/// A call counts as long when it has used this much processor time since it first yielded, at a tick or while waiting.
+/// A call of a hook counts as long if it has used this much processor time since it first yielded. It yields at a tick,
+/// or when it waits.
 const LONG: Duration = Duration::from_millis(1);
 
-/// The number of calls of a hook that begin on a thread for long work after a long call. So a hook that only sometimes
-/// computes for long rarely does so on a serving thread.
+/// After a long call of a hook, this many calls of the hook begin on a thread for long work. So a hook that computes
+/// for long now and then rarely does so on a serving thread.
 const CALLS_AFTER_LONG_CALL: u8 = 16;
 
-/// The time without yielding after which a call is suspected to be long: it may have computed, or its thread may have
-/// waited for a processor. The next call of the hook is measured from its beginning.
+/// If a call runs for this time before it first yields, it is suspected to be long. It is not certain, because the
+/// thread may have waited for a processor. So the hook's next call is measured from its beginning.
 const SUSPICIOUS: Duration = Duration::from_millis(4);
 
 /// Predicts from earlier calls of a hook whether its next call is long. Lives as long as the hook.
 #[derive(Debug, Default)]
 pub struct LongCallPredictor {
-    /// How many of the next calls begin on a thread for long work.
+    /// The number of the hook's next calls that begin on a thread for long work.
     expected_long_calls: AtomicU8,
-    /// Whether long calls are suspected, so that each call is timed from its start.
+    /// Whether the hook's calls may be long, so that each is measured from its beginning.
     is_suspected: AtomicBool,
 }
 
@@ -46,15 +48,16 @@ impl LongCallPredictor {
         self.expected_long_calls.load(Ordering::Relaxed) > 0
     }
 
-    /// Learns from the size of a response, in bytes. If the response takes long to copy and free, its call counts as
-    /// long.
+    /// Learns from the size of a hook's response, in bytes. Copying and freeing a large response takes long, so its
+    /// call counts as long.
     pub fn learn_answer(&self, bytes: usize) {
         if bytes > SMALL {
             self.learn(true);
         }
     }
 
-    /// Learns from a call. Concurrent calls may overwrite each other's result, which the next call corrects.
+    /// Learns whether a call was long. If two calls end at the same time, one result may be lost. The next call makes
+    /// up for it.
     fn learn(&self, was_long: bool) {
         let before = self.expected_long_calls.load(Ordering::Relaxed);
         let after = if was_long {
@@ -62,24 +65,25 @@ impl LongCallPredictor {
         } else {
             before.saturating_sub(1)
         };
-        // Most calls are short, and should not write memory that other threads read.
+        // Most calls are short and change nothing. They do not write, because a write would slow down other threads
+        // that read this memory.
         if after != before {
             self.expected_long_calls.store(after, Ordering::Relaxed);
         }
     }
 }
 
-/// The future of a call to a hook. It owns all its data.
+/// The call of a hook, as a future that owns all its data.
 pub type LongCall<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Whether the call that this thread is polling can move to another thread.
+/// Whether the hook call that this thread is polling can move to another thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mobility {
-    /// The call is already on a thread for long work, or was not started by [`run_long`].
+    /// The hook call is on a thread for long work already, or was not started by [`run_long`].
     Fixed,
-    /// The call is on a serving thread, and can request to be moved.
+    /// The hook call is on a serving thread, and can ask to be moved to a thread for long work.
     Movable,
-    /// The call has requested to be moved.
+    /// The hook call has asked to be moved to a thread for long work.
     Moving,
 }
 
@@ -87,13 +91,13 @@ thread_local! {
     static MOBILITY: Cell<Mobility> = const { Cell::new(Mobility::Fixed) };
 }
 
-/// Returns whether the current call is on a serving thread, from which [`move_to_long_work_thread`] can move it.
+/// Returns whether the current hook call is on a serving thread, from which [`move_to_long_work_thread`] can move it.
 pub fn is_call_movable() -> bool {
     MOBILITY.get() == Mobility::Movable
 }
 
-/// Moves the current call to a thread for long work, before work that takes long and cannot yield. Does nothing if the
-/// call is already on such a thread, or was not started by [`run_long`].
+/// Moves the current hook call to a thread for long work. The call does this before work that takes long and cannot
+/// yield. Does nothing if the call is on such a thread already, or was not started by [`run_long`].
 pub async fn move_to_long_work_thread() {
     if is_call_movable() {
         MOBILITY.set(Mobility::Moving);
@@ -101,7 +105,7 @@ pub async fn move_to_long_work_thread() {
     }
 }
 
-/// Calls [`move_to_long_work_thread`] before work on this many bytes, unless the work is short.
+/// Calls [`move_to_long_work_thread`] before work on this many bytes, unless there are few of them.
 pub async fn move_if_long(bytes: usize) {
     if bytes > SMALL {
         move_to_long_work_thread().await;
@@ -111,16 +115,16 @@ pub async fn move_if_long(bytes: usize) {
 /// Returns the processor time that this thread has used.
 pub fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
-    // The time cannot be negative.
+    // The conversion fails only for negative times, which do not occur.
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// A call, and its processor time after it first yielded. Most calls never yield, so measuring costs little. Elapsed
-/// time is not used, because a thread may have to wait for a processor.
+/// A hook call, and the processor time that it has used since it first yielded. Most calls never yield, so measuring
+/// costs little. Elapsed time would be misleading, because a thread may have to wait for a processor.
 struct MeasuredCall<T> {
     call: LongCall<T>,
     has_yielded: bool,
-    /// Whether the time before the first yield counts too, if it is suspiciously long.
+    /// Whether the call may be long. If so, the time before it first yields counts, too, unless it is short.
     is_suspected: bool,
     spent: Duration,
 }
@@ -139,7 +143,7 @@ impl<T> MeasuredCall<T> {
         output
     }
 
-    /// Polls the call on a serving thread. `None` means that the call must continue on a thread for long work.
+    /// Polls the call on a serving thread. Returns `None` if the call must continue on a thread for long work.
     fn begin(&mut self, context: &mut Context<'_>, predictor: &LongCallPredictor) -> Poll<Option<T>> {
         let around = MOBILITY.replace(Mobility::Movable);
         let begun = (!self.has_yielded).then(Instant::now);
@@ -162,9 +166,9 @@ impl<T> MeasuredCall<T> {
     }
 }
 
-/// Runs a call. It begins on this thread, and moves to a thread for long work after it has computed for long or called
-/// [`move_to_long_work_thread`]. If the call is expected to be long, it begins on such a thread. Must be called within
-/// a tokio runtime.
+/// Runs the call of a hook. The call begins on this thread. It moves to a thread for long work when it has computed for
+/// long, or when it calls [`move_to_long_work_thread`]. If the call is expected to be long, it begins on such a thread.
+/// Must be called within a tokio runtime.
 pub async fn run_long<T: Send + 'static>(call: LongCall<T>, predictor: &LongCallPredictor) -> T {
     let mut call = MeasuredCall {
         call,
@@ -177,7 +181,8 @@ pub async fn run_long<T: Send + 'static>(call: LongCall<T>, predictor: &LongCall
         if call.is_suspected && !call.is_long() {
             predictor.is_suspected.store(false, Ordering::Relaxed);
         }
-        // A finished call may be long too: copying its response and freeing its memory take time at the end.
+        // A call that has finished here may still have been long, because copying its response and freeing its memory
+        // take time at the end.
         predictor.learn(call.is_long());
         if let Some(output) = output {
             return output;
@@ -201,7 +206,7 @@ pub async fn run_long<T: Send + 'static>(call: LongCall<T>, predictor: &LongCall
     }
 }
 
-/// Aborts the task when the call is dropped.
+/// Aborts the task of a hook call when the call is dropped.
 struct Abort(AbortHandle);
 
 impl Drop for Abort {
@@ -218,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    /// Creates a call that computes for this many ticks. Its output is the name of the thread on which it ended.
+    /// Creates a call that computes for this many ticks, and returns the name of the thread on which it ends.
     fn call(ticks: u32) -> LongCall<String> {
         Box::pin(async move {
             for _ in 0..ticks {
@@ -241,7 +246,7 @@ mod tests {
         let here = current().name().unwrap_or_default().to_owned();
         let predictor = LongCallPredictor::default();
         let first = [(0, here.as_str()), (1, &here), (2, "long-work"), (3, "long-work")];
-        // After a long call, this many short calls begin on a thread for long work. Later ones begin on this thread.
+        // After a long call, this many short calls begin on a thread for long work. The next ones begin on this thread.
         let short = std::iter::repeat_n((0, "long-work"), usize::from(CALLS_AFTER_LONG_CALL));
         let next = [(0, here.as_str()), (2, "long-work")];
         for (ticks, thread) in first.into_iter().chain(short).chain(next) {
@@ -256,7 +261,7 @@ mod tests {
         for (bytes, expected) in [(SMALL, here.as_str()), (SMALL + 1, "long-work")] {
             let call: LongCall<_> = Box::pin(async move {
                 move_if_long(bytes).await;
-                // A nested call does not change whether the outer call can be moved.
+                // A call within the call does not change whether the outer call can be moved.
                 let inner = run_long(Box::pin(async move { thread() }), &LongCallPredictor::default()).await;
                 move_if_long(bytes).await;
                 (thread() == inner, inner)
@@ -272,7 +277,8 @@ mod tests {
     async fn a_call_that_computes_for_long_without_yielding_is_noticed() {
         let here = current().name().unwrap_or_default().to_owned();
         let predictor = LongCallPredictor::default();
-        // The first call becomes suspicious, the second one is measured, and the next ones are expected to be long.
+        // The first call takes suspiciously long. The second one is therefore measured, and found to be long. So the
+        // next ones begin on a thread for long work.
         for thread in [here.as_str(), &here, "long-work", "long-work"] {
             let call: LongCall<_> = Box::pin(async {
                 let begun = thread_time();

@@ -17,19 +17,21 @@ use tokio::{
 
 use crate::{Deadline, Failure, FailureKind, scheduling::reschedule::reschedule_often};
 
-/// Work on up to this many bytes is short enough for a serving thread.
+/// The number of bytes up to which work on them is short enough for a serving thread.
 pub(crate) const SMALL: usize = 32 << 10;
 
-/// The nice value of threads for long work. Such a thread gets a quarter of a processor that it shares with a thread of
-/// normal priority. With much less, long calls would miss their deadlines on a machine with other busy programs.
+/// The nice value of threads for long work. If such a thread shares a processor with a thread of normal priority, it
+/// gets a quarter of the time. With much less, long calls would miss their deadlines on a machine with other busy
+/// programs.
 const NICE: i32 = 5;
 
 static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(thread_count()));
 
-/// The threads for long work, which are started when they are first needed.
+/// The threads for long work. They start on first use.
 static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| background_threads("long-work", thread_count()));
 
-/// Starts a runtime of this many threads with a lower priority than serving threads; `None` if they cannot be started.
+/// Starts a runtime of this many threads that have a lower priority than serving threads; `None` if they cannot be
+/// started.
 pub fn background_threads(name: &str, count: usize) -> Option<Runtime> {
     let threads = Builder::new_multi_thread()
         .worker_threads(count)
@@ -43,8 +45,8 @@ pub fn background_threads(name: &str, count: usize) -> Option<Runtime> {
     threads.ok()
 }
 
-/// Gives the calling thread a lower priority than serving threads. A thread whose priority is already that low keeps
-/// it, such as a compiler's thread that inherited it from a thread for long work.
+/// Gives the calling thread a lower priority than serving threads. Its priority may be that low already, as when a
+/// compiler's thread inherits it from a thread for long work; then nothing changes.
 pub fn lower_priority() {
     let lowered = getpriority_process(None).and_then(|nice| {
         if nice < NICE {
@@ -58,13 +60,15 @@ pub fn lower_priority() {
     }
 }
 
-/// Returns the number of threads for long work. One core is left to serving threads, to spare them waits of up to 1 ms.
+/// Returns the number of threads for long work. They leave one core free, because serving threads might otherwise wait
+/// up to 1 ms for a core.
 fn thread_count() -> usize {
     let cores = available_parallelism().map_or(1, NonZero::get);
     cores.saturating_sub(1).max(1)
 }
 
-/// Lets other threads run after every `every` items of long work. A pause may cost a time slice, so it must be rare.
+/// Lets other threads run after every `every` items of long work. A pause may cost a time slice, so `every` must be
+/// large.
 pub fn pause(item: usize, every: usize) {
     if (item + 1).is_multiple_of(every) {
         yield_now();
@@ -78,7 +82,7 @@ pub(crate) fn threads_for_long_work() -> Handle {
         .map_or_else(Handle::current, |threads| threads.handle().clone())
 }
 
-/// Runs work on this many bytes like [`offload`], but without a deadline. Must be called within a tokio runtime.
+/// Runs work on this many bytes as [`offload`] does, but without a deadline. Must be called within a tokio runtime.
 pub async fn offload_without_deadline<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
@@ -92,9 +96,9 @@ pub async fn offload_without_deadline<T: Send + 'static>(
     }
 }
 
-/// Runs work on a thread for long work, after waiting for a permit.
+/// Waits for one of the permits that limit long work, and runs the work on a thread for long work.
 async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
-    // The semaphore is never closed.
+    // Acquiring fails only if the semaphore is closed, which it never is.
     let permit = PERMITS.acquire().await.ok();
     let work = move || {
         let _permit = permit;
@@ -103,7 +107,8 @@ async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     on_thread_for_long_work(work).await
 }
 
-/// Starts work that may block, such as compiling, on a thread for long work. Must be called within a tokio runtime.
+/// Starts work that takes long or blocks, such as compiling, on a thread for long work. Must be called within a tokio
+/// runtime.
 pub fn on_thread_for_long_work<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
@@ -113,8 +118,8 @@ pub fn on_thread_for_long_work<T: Send + 'static>(
     })
 }
 
-/// Resumes the panic of a failed task. If the task was aborted instead, the process is ending, so this future never
-/// completes.
+/// Resumes the panic of a task that has panicked. If the task was aborted instead, the process is ending, so this
+/// future never completes.
 pub async fn resume_panic_or_wait<T>(error: JoinError) -> T {
     match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),
@@ -122,7 +127,7 @@ pub async fn resume_panic_or_wait<T>(error: JoinError) -> T {
     }
 }
 
-/// Drops a value of this many bytes, on a thread for long work if it is large.
+/// Drops a value of this many bytes. A large value is dropped on a thread for long work, because freeing it takes time.
 pub(crate) fn drop_on_long_work_thread<T: Send + 'static>(value: T, bytes: usize) {
     if bytes > SMALL
         && let Some(threads) = THREADS.as_ref()
@@ -131,13 +136,13 @@ pub(crate) fn drop_on_long_work_thread<T: Send + 'static>(value: T, bytes: usize
     }
 }
 
-/// Runs work whose time depends on this many bytes. Large work runs on a [thread for long
+/// Runs work whose time depends on this many bytes. If they are many, the work runs on a [thread for long
 /// work](on_thread_for_long_work), so that it does not delay other requests. Must be called within a tokio runtime.
 ///
 /// # Errors
 ///
-/// [`FailureKind::Timeout`] when the deadline passes first; the work then continues until it checks the deadline or is
-/// done. [`FailureKind::Error`] when the work panics.
+/// Returns [`FailureKind::Timeout`] when the deadline passes first; the work then continues until it checks the
+/// deadline or is done. Returns [`FailureKind::Error`] when the work panics.
 pub async fn offload<T: Send + 'static>(
     bytes: usize,
     deadline: Deadline,
@@ -146,7 +151,8 @@ pub async fn offload<T: Send + 'static>(
     if bytes <= SMALL {
         return Ok(work());
     }
-    // After the deadline, nobody needs the result.
+    // The work may wait for a permit until the deadline has passed. Then it is not started, because its result is not
+    // needed.
     let beside = in_turn(move || (!deadline.has_passed()).then(work));
     let too_late = || {
         Failure::new(

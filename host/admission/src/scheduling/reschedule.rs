@@ -1,26 +1,27 @@
-//! Lets serving threads run within a millisecond although long work occupies the processors.
+//! Lets serving threads run within a millisecond, although long work occupies the processors.
 //!
 //! When a serving thread wakes shortly after it ran, Linux lets the current thread continue until the next tick of the
-//! kernel, up to 4 ms later, even if its priority is lower or another processor is idle. Any thread that wakes on that
-//! processor makes the kernel choose again. So during long work, one thread for each processor wakes every millisecond.
+//! kernel, up to 4 ms later. This is so even if the current thread has a lower priority, or another processor is idle.
+//! But when any other thread wakes on that processor, the kernel chooses again. So during long work, one thread for
+//! each processor wakes every millisecond.
 
 use std::{pin::pin, sync::LazyLock};
 
 use crate::scheduling::ticker::{Ticker, TickerGuard};
 
-/// The threads that wake every millisecond. If they cannot be started, serving threads wait longer.
+/// The threads that wake every millisecond during long work. If they cannot be started, serving threads wait longer.
 static RESCHEDULER: LazyLock<Option<Ticker>> = LazyLock::new(|| {
     rescheduler()
         .inspect_err(|error| tracing::debug!(%error, "no threads for rescheduling can be started"))
         .ok()
 });
 
-/// Counts this thread as doing long work, until the guard is dropped.
+/// Makes threads wake every millisecond for the long work of this thread, until the guard is dropped.
 pub(crate) fn reschedule_often() -> Option<TickerGuard> {
     RESCHEDULER.as_ref().map(Ticker::enter)
 }
 
-/// Polls a future that computes for long, and lets serving threads run often during each poll.
+/// Polls a future that computes for long. During each poll, serving threads get a chance to run every millisecond.
 pub async fn long_polls<T>(work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     std::future::poll_fn(|context| {
@@ -46,10 +47,11 @@ mod linux {
 
     use crate::scheduling::ticker::{Tick, Ticker};
 
-    /// After this many ticks without long work, the threads sleep. Waking each of them costs a system call.
+    /// After this many ticks without long work, the threads sleep. They do not sleep earlier, because waking each of
+    /// them costs a system call.
     const IDLE_TICKS: u32 = 16;
 
-    /// Starts one thread for each processor that this process may use.
+    /// Starts one thread that wakes every millisecond for each processor that this process may use.
     pub(super) fn rescheduler() -> io::Result<Ticker> {
         let threads = processors()?.into_iter().map(|processor| {
             let mut is_bound = false;
@@ -69,7 +71,7 @@ mod linux {
             .collect())
     }
 
-    /// Binds this thread to a processor. Returns `false` if the kernel refuses.
+    /// Binds this thread to a processor. Returns `false` if the kernel refuses that.
     fn bind_to(processor: usize) -> bool {
         let mut set = CpuSet::new();
         set.set(processor);
@@ -93,7 +95,8 @@ mod tests {
     use super::{linux::processors, *};
     use crate::scheduling::ticker::TICK;
 
-    /// Returns the allowed processors of each thread `reschedule-*`, and its number of voluntary context switches.
+    /// Returns, for each thread `reschedule-*`, its allowed processors and the number of its voluntary context
+    /// switches.
     fn threads() -> Vec<(String, u64)> {
         let field = |status: &str, name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -127,8 +130,8 @@ mod tests {
         };
         wait_until(|| have_woken(100));
         drop(guard);
-        // The threads should sleep now. Other tests in this process wake them too, so the test waits for a moment in
-        // which none of them runs.
+        // The threads should be asleep now. Other tests in this process wake the same threads, so the test waits for a
+        // moment in which none of them runs.
         wait_until(|| {
             let before = threads();
             sleep(TICK * 10);

@@ -1,4 +1,4 @@
-//! Threads that run a task every millisecond while it is needed, and sleep otherwise.
+//! Threads that run a task every millisecond while someone needs it, and sleep the rest of the time.
 
 use std::{
     io,
@@ -10,13 +10,14 @@ use std::{
     time::Duration,
 };
 
-/// The interval of ticks.
+/// The time between two ticks.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
-/// The task that a thread runs at each tick. The thread ends when the task returns `false`.
+/// The task that a thread of a ticker runs at each tick. The thread ends when the task returns `false`.
 pub type Tick = Box<dyn FnMut() -> bool + Send>;
 
-/// Runs a task on each thread at every tick while a [`TickerGuard`] exists. Dropping the ticker ends the threads.
+/// Owns threads that run a task at every tick while a [`TickerGuard`] exists, and sleep otherwise. When the ticker is
+/// dropped, its threads end.
 #[derive(Debug)]
 pub struct Ticker {
     shared: Arc<TickerState>,
@@ -26,7 +27,7 @@ pub struct Ticker {
 #[derive(Debug, Default)]
 struct TickerState {
     guards: AtomicUsize,
-    /// The number of threads that are asleep.
+    /// The number of the ticker's threads that are asleep.
     asleep: AtomicUsize,
     stop: AtomicBool,
 }
@@ -36,7 +37,7 @@ struct TickerState {
 pub struct TickerGuard(Arc<TickerState>);
 
 impl Ticker {
-    /// Starts a thread for each name. The threads sleep after this many ticks without a guard.
+    /// Starts a thread for each name. The threads sleep when no guard has existed for this many ticks.
     ///
     /// # Errors
     ///
@@ -59,7 +60,7 @@ impl Ticker {
         Ok(this)
     }
 
-    /// Keeps the threads awake until the returned guard is dropped.
+    /// Keeps the ticker's threads awake until the returned guard is dropped.
     pub fn enter(&self) -> TickerGuard {
         self.shared.guards.fetch_add(1, Ordering::SeqCst);
         if self.shared.asleep.load(Ordering::SeqCst) > 0 {
@@ -86,8 +87,8 @@ impl TickerState {
             }
             if idle > idle_ticks {
                 self.asleep.fetch_add(1, Ordering::SeqCst);
-                // The check is repeated after `asleep` is set. `enter` increments `guards` before it reads `asleep`, so
-                // at least one of the two sees the other's change.
+                // `guards` is checked again after `asleep` is set, because `enter` increments `guards` before it reads
+                // `asleep`. So at least one of the two threads sees the change of the other.
                 if self.guards.load(Ordering::SeqCst) == 0 && !self.stop.load(Ordering::SeqCst) {
                     thread::park();
                 }
@@ -113,7 +114,7 @@ impl Drop for Ticker {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.wake();
         for thread in self.threads.drain(..) {
-            // A panic in a tick has already been reported, and needs no cleanup.
+            // If the thread panicked in a tick, the panic has been reported, and there is nothing to clean up.
             let _ = thread.join();
         }
     }
@@ -139,7 +140,7 @@ mod tests {
             asleep(0);
             drop(running);
         }
-        // Dropping the ticker must wake sleeping threads to end them.
+        // The threads are asleep. Dropping the ticker must wake them, so that they end.
         drop(ticker);
     }
 }

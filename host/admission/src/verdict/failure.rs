@@ -4,21 +4,22 @@ use rustix::io::Errno;
 
 use crate::{PatchError, keywords, verdict::shorten};
 
-/// The failure of a stage that could not give a verdict.
+/// The failure of a stage whose hook could not give a verdict.
 ///
-/// The failure policy decides about the request. Under `Fail`, the client gets the message: put no secret in it.
+/// The stage's failure policy decides what happens to the request. Under the policy `Fail`, the client gets the
+/// message, so it must not contain secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {message}")]
 #[non_exhaustive]
 pub struct Failure {
-    /// The kind of failure.
+    /// The kind of the failure.
     pub kind: FailureKind,
     /// Describes the failure and, where possible, the fix.
     pub message: String,
 }
 
 impl Failure {
-    /// The maximum length of a message, in bytes.
+    /// The maximum length of a failure's message, in bytes.
     pub const MAX_MESSAGE: usize = 4096;
 
     /// Creates a failure of this kind. The message is truncated to [`Failure::MAX_MESSAGE`].
@@ -28,7 +29,8 @@ impl Failure {
         Self { kind, message }
     }
 
-    /// Returns the failure for exhausted file descriptors or memory, which no plugin caused; `None` for other errors.
+    /// Returns a failure if the error means that file descriptors or memory are exhausted, for which no plugin is to
+    /// blame; `None` for other errors.
     pub fn of_exhaustion(error: &io::Error) -> Option<Self> {
         let what = match Errno::from_io_error(error)? {
             Errno::MFILE => {
@@ -48,7 +50,7 @@ impl From<PatchError> for Failure {
     }
 }
 
-/// The kinds of failures, whose names are the same in traces, metrics and messages.
+/// The kinds of failures. Their names are the same in traces, metrics and messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum FailureKind {
@@ -58,27 +60,28 @@ pub enum FailureKind {
     Timeout,
     /// The plugin exceeded its memory limit.
     Memory,
-    /// The response exceeded the stage's size limit.
+    /// The hook's response exceeded the stage's size limit.
     OutputTooLarge,
-    /// The response is invalid: invalid JSON, not an object, a wrong UID, or a patch without its type.
+    /// The hook's response is invalid: invalid JSON, not an object, a wrong UID, or a patch without its type.
     InvalidResponse,
-    /// The patch is well formed, but cannot be applied to the object.
+    /// The hook's patch is well formed, but cannot be applied to the object.
     PatchFailed,
-    /// The response changes the identity of the object.
+    /// The hook's response would change a field that identifies the object.
     IdentityChanged,
     /// The plugin used a capability that its stage does not grant.
     CapabilityDenied,
-    /// The call got no free slot within its deadline, or the host had no file descriptors or no memory left.
+    /// The call waited for a free slot until its deadline, or the host had no file descriptors or no memory left.
     Overloaded,
     /// The plugin or a native hook returned an error.
     Error,
-    /// The webhook could not be reached, or the connection failed.
+    /// The webhook could not be reached, or the connection to it broke.
     Unreachable,
     /// The webhook's certificate is not valid, or the TLS handshake failed.
     Tls,
     /// The webhook replied with an HTTP status that is not a verdict.
     BadStatus,
-    /// The labels of the request's namespace could not be read, so the selector could not be evaluated.
+    /// The labels of the request's namespace could not be read, so the stage's namespace selector could not be
+    /// evaluated.
     NamespaceUnknown,
     /// A match condition of the stage could not be evaluated.
     Condition,

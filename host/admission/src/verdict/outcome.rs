@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Denial, Failure, FailureKind, FailurePolicy, LogLine, Mode, Object, Patch, Phase, Uid};
 
-/// The result of the chains for a request.
+/// The result of all chains for a request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
@@ -12,15 +12,15 @@ pub struct Outcome {
     pub uid: Uid,
     /// Whether the request is allowed or refused.
     pub decision: Decision,
-    /// The object after the chains; for a refused request, the object at the time of the refusal.
+    /// The object with the changes of all stages. For a refused request, it has the changes up to the refusal.
     pub object: Option<Object>,
     /// The patch from the original object to [`object`](Self::object); empty when nothing changed.
     pub patch: Patch,
     /// Warnings for the client, in the order of the stages.
     pub warnings: Vec<String>,
-    /// The annotations for the audit log.
+    /// The stages' annotations for the audit log.
     pub audit_annotations: Vec<AuditAnnotation>,
-    /// A row for each stage of the matching chains, in order.
+    /// The trace, with a row for each stage of the matching chains, in the order of the stages.
     pub trace: Vec<TraceRow>,
 }
 
@@ -30,7 +30,7 @@ impl Outcome {
         matches!(self.decision, Decision::Allowed)
     }
 
-    /// Creates an outcome with only a UID and a decision.
+    /// Creates an outcome of a UID and a decision, without object, patch, warnings, annotations and trace.
     pub fn new(uid: Uid, decision: Decision) -> Self {
         Self {
             uid,
@@ -61,11 +61,11 @@ pub enum Decision {
 /// The refusal of a request. Its message names the stage and the cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The chain of the stage.
+    /// The chain to which the refusing stage belongs.
     pub chain: Arc<str>,
     /// The stage that refused the request, or the first stage that was not called after the deadline.
     pub stage: Arc<str>,
-    /// The cause, which determines the status of the reply.
+    /// The cause of the refusal, which determines the HTTP status of the reply.
     pub cause: RefusalCause,
 }
 
@@ -75,17 +75,18 @@ pub struct Refusal {
 pub enum RefusalCause {
     /// The stage denied the request.
     Denied(Denial),
-    /// The stage failed, and has the policy `Fail`.
+    /// The stage failed, and its failure policy is `Fail`.
     Failed(Failure),
     /// The request's deadline passed before all stages were called. As in kube-apiserver, the failure policy does not
     /// matter, because a stage that was not called has not allowed the request.
     DeadlinePassed,
-    /// The request is a dry run, and the stage has side effects. As in kube-apiserver, no failure policy applies.
+    /// The request is a dry run, and the stage's hook has side effects, so it was not called. As in kube-apiserver, the
+    /// request is refused under any failure policy.
     DryRunUnsupported,
 }
 
 impl Refusal {
-    /// Returns the stage's denial; `None` if the cause is another one.
+    /// Returns the denial of the stage; `None` if the cause of the refusal is not a denial.
     pub fn denial(&self) -> Option<&Denial> {
         match &self.cause {
             RefusalCause::Denied(denial) => Some(denial),
@@ -93,8 +94,8 @@ impl Refusal {
         }
     }
 
-    /// Returns the HTTP status: the denial's own, 500 for a failure, 504 for a deadline and, as in kube-apiserver, 403
-    /// for a failed match condition and 400 for a dry run.
+    /// Returns the HTTP status code of the refusal: that of the denial, 500 for a failure, 504 for a deadline and, as
+    /// in kube-apiserver, 403 for a failed match condition and 400 for a dry run.
     pub fn code(&self) -> u16 {
         match &self.cause {
             RefusalCause::Denied(denial) => denial.code(),
@@ -105,7 +106,7 @@ impl Refusal {
         }
     }
 
-    /// Returns a machine-readable word in CamelCase, as in Kubernetes' `Status`; may be empty.
+    /// Returns the reason of the refusal for programs: a word in CamelCase, as in Kubernetes' `Status`; may be empty.
     pub fn reason(&self) -> &str {
         match &self.cause {
             RefusalCause::Denied(denial) => &denial.reason,
@@ -118,7 +119,7 @@ impl Refusal {
 }
 
 impl RefusalCause {
-    /// Returns the name in metrics and reports: `denied`, `failed`, `deadline` or `dry-run`.
+    /// Returns the name of the cause in metrics and reports: `denied`, `failed`, `deadline` or `dry-run`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Denied(_) => "denied",
@@ -154,11 +155,11 @@ impl fmt::Display for Refusal {
 /// An audit annotation that a stage added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditAnnotation {
-    /// The name of the stage.
+    /// The name of the stage that added the annotation.
     pub stage: Arc<str>,
-    /// The key, without the name of the stage.
+    /// The key of the annotation, without the name of the stage.
     pub key: String,
-    /// The value.
+    /// The value of the annotation.
     pub value: String,
 }
 
@@ -166,32 +167,34 @@ pub struct AuditAnnotation {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TraceRow {
-    /// The chain of the stage.
+    /// The chain to which the stage belongs.
     pub chain: Arc<str>,
     /// The phase of the chain.
     pub phase: Phase,
     /// The name of the stage.
     pub stage: Arc<str>,
-    /// 1 for the first call; 2 for a second call, because the object had changed after the first one.
+    /// The round in which the stage was called: 1 for its first call, 2 for the second call that follows if the object
+    /// has changed.
     pub round: u8,
     /// The mode of the stage. In mode `Audit`, the result shows what the stage would have done.
     pub mode: Mode,
-    /// The result of the stage.
+    /// The result of the stage's turn.
     pub result: StageResult,
-    /// The exception that kept the stage from being called.
+    /// The name of the exception that exempts the request, so that the stage's hook was not called.
     pub exception: Option<Arc<str>>,
-    /// The time between the request's arrival at the chains and the stage's turn; zero if there was no turn.
+    /// The time between the request's arrival at the chains and the stage's turn; zero if the stage had no turn.
     pub start: Duration,
-    /// The duration of the turn, from checking selectors to applying the verdict; zero if the hook was not called.
+    /// The duration of the stage's turn, from checking selectors to applying the verdict; zero if the stage had no
+    /// turn.
     pub duration: Duration,
-    /// The log lines of the plugin.
+    /// The log lines of the stage's plugin.
     pub log: Vec<LogLine>,
-    /// Whether the stage's candidate was called instead of its plugin.
+    /// Whether the stage's candidate plugin was called instead of its plugin.
     pub by_candidate: bool,
 }
 
 impl TraceRow {
-    /// Creates the row of an enforced stage in the first round.
+    /// Creates the row of a stage in mode `Enforce`, in the first round.
     pub fn new(
         chain: impl Into<Arc<str>>,
         phase: Phase,
@@ -213,13 +216,13 @@ impl TraceRow {
         }
     }
 
-    /// Returns whether the hook was called, or the stage failed before the call.
+    /// Returns whether the stage's hook was called, or the stage failed before the call.
     pub fn was_called(&self) -> bool {
         !matches!(self.result, StageResult::Skipped(_) | StageResult::NotReached)
     }
 }
 
-/// The result of a stage's turn.
+/// The result of a stage's turn, for its row of the trace.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum StageResult {

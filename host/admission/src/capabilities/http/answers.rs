@@ -90,7 +90,7 @@ const RECORDED_HEADERS: [&str; 10] = [
 ];
 
 impl HttpAnswer {
-    /// Records a response, without headers that may be secret. A body that is not UTF-8 is left out.
+    /// Records a response, without the headers that may be secret. If the body is not UTF-8, an empty body is recorded.
     pub fn recorded(method: &str, url: &Url, answer: &Result<HttpResponse, HttpError>) -> Self {
         let mut recorded = Self {
             url: url.clone(),
@@ -198,7 +198,8 @@ fn redact_query(url: &mut Url) -> usize {
     count
 }
 
-/// Returns a body as JSON if it is an object or a list, so that its values can be redacted; otherwise as text.
+/// Returns a response's body as JSON if it is an object or a list, so that values in it can be redacted. Any other body
+/// is returned as text, or as null if it is not UTF-8.
 fn read_body(body: &[u8]) -> Value {
     match serde_json::from_slice::<Value>(body) {
         Ok(value) if value.is_object() || value.is_array() => value,
@@ -209,9 +210,9 @@ fn read_body(body: &[u8]) -> Value {
     }
 }
 
-/// A sender that returns responses from a list. Several responses to one method and URL are returned in order; after
-/// that, the last one is repeated. A listed URL with redacted values in its query matches every request with the same
-/// parameter names.
+/// A sender that answers the HTTP requests of plugins from a list. Several responses to one method and URL are returned
+/// in order; after that, the last one is repeated. If values in the query of a listed URL are redacted, it matches
+/// every request whose query has the same parameter names.
 #[derive(Debug, Default)]
 pub struct HttpAnswers(Mutex<HashMap<(String, Url), VecDeque<HttpAnswer>>>);
 

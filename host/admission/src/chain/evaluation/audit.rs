@@ -15,16 +15,17 @@ use crate::{
     },
 };
 
-/// A stage in mode `Audit`. It is called after all other stages, but gets the request as it was at the stage's place in
+/// A stage in mode `Audit`. It is called after all other stages, but with the request that it would get at its place in
 /// the chain.
 pub(super) struct Audit<'a> {
     pub(super) entry: StageInChain<'a>,
-    /// The request and the row of the trace for each round.
+    /// For each round in which the stage is called: the request, and the index of the stage's row in the trace.
     pub(super) rounds: Vec<(Arc<Request>, usize)>,
 }
 
 impl Evaluation {
-    /// Queues a stage in mode `Audit`, unless the request is refused already. Returns its index in the list of audits.
+    /// Queues a stage if it has the mode `Audit` and the request is not refused. Returns the stage's index in the list
+    /// of audits; `None` if it is not queued.
     pub(super) fn queue_audit<'a>(
         &mut self,
         entry: StageInChain<'a>,
@@ -69,8 +70,9 @@ impl Evaluation {
 }
 
 impl Audit<'_> {
-    /// Returns, for each round, the row of the trace and the result that the stage would have had if it were enforced.
-    /// The result of a second round is `None` if the stage was not called in the first round.
+    /// Calls the stage for each of its rounds. Returns, for each round, the index of the row in the trace, and the
+    /// result that the stage would have had if it were enforced. The result of a second round is `None` if the stage
+    /// was not called in the first round.
     async fn run<'t>(
         &'t self,
         turn: impl Fn(&'t Arc<Request>) -> StageTurn<'t>,

@@ -1,13 +1,13 @@
 use super::Node;
 use crate::Deadline;
 
-/// The reason why an operation at a path fails.
+/// The reason why a patch operation at a path fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
 pub(crate) enum Problem {
-    /// A parent does not exist.
+    /// The parent of the value at the path does not exist.
     #[display("the parent of the path does not exist")]
     NoParent,
-    /// The path does not exist, although its parent does.
+    /// The parent exists, but it has no value at the path.
     #[display("the path does not exist")]
     Nothing,
     /// The path leads through a value that is neither an object nor an array.
@@ -16,23 +16,23 @@ pub(crate) enum Problem {
     /// The path has an array index that is invalid or out of bounds.
     #[display("the path is not an index of the array")]
     NoIndex,
-    /// The result would be nested too deeply.
+    /// The value would be nested too deeply after the operation.
     #[display("the object would be nested too deeply")]
     TooDeep,
-    /// The limit of copied bytes is exceeded.
+    /// The patch's limit of copied bytes is exceeded.
     #[display("the `copy` operations copy too much")]
     Copies,
-    /// The limit of work is exceeded.
+    /// The patch's limit of work is exceeded.
     #[display("the operations read and move too much")]
     Work,
     #[display("the deadline passed")]
     Deadline,
 }
 
-/// The work that a patch may still do.
+/// The work that a patch may still do before it exceeds a limit.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// The remaining units of work: bytes that are read, and elements that are moved.
+    /// The units of work that the patch may still do. A unit is a byte that is read, or an element that is moved.
     pub(super) work: usize,
     unchecked: usize,
     copies: usize,
@@ -40,11 +40,12 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// The units of work between two checks of the clock, about a millisecond's worth.
+    /// The units of work between two checks of the deadline. They take about a millisecond.
     const STRIDE: usize = 1 << 20;
-    /// The cost of an operation, in addition to the bytes that it reads and the elements that it moves.
+    /// The units of work that a patch operation costs, in addition to the bytes that it reads and the elements that it
+    /// moves.
     pub(crate) const OPERATION: usize = 128;
-    /// The cost of building a tree from one byte of text, compared to reading the byte.
+    /// The units of work for building a tree from one byte of text. Reading the byte costs one unit.
     pub(super) const TREE: usize = 4;
 
     pub(crate) fn new(work: usize, copies: usize, deadline: Option<Deadline>) -> Self {
@@ -71,7 +72,7 @@ impl Budget {
         }
     }
 
-    /// Charges for another operation.
+    /// Charges the fixed cost of a patch operation.
     pub(crate) fn begin(&mut self) -> Result<(), Problem> {
         self.charge(Self::OPERATION)
     }

@@ -37,7 +37,8 @@ fn only(values: &[&str]) -> Matcher<String> {
 #[test]
 fn a_rule_matches_by_group_version_and_operation() {
     use Operation::*;
-    // As in kube-apiserver: (rule's groups, versions, operations; request's group, version, operation; expectation)
+    // (rule's groups, rule's versions, rule's operations, request's group, request's version, request's operation,
+    // whether the rule matches), as in kube-apiserver.
     let table: [(&[&str], &[&str], &[Operation], &str, &str, Operation, bool); 10] = [
         (&["*"], &["*"], &[Create], "g", "v", Create, true),
         (&["g", "h"], &["*"], &[Create], "g", "v", Create, true),
@@ -67,7 +68,8 @@ fn a_rule_matches_by_group_version_and_operation() {
 
 #[test]
 fn an_equivalent_rule_matches_other_versions_of_a_resource() {
-    // (rule's group and version, request's resource, matches Exact, matches Equivalent), as in kube-apiserver.
+    // (rule's group and version, request's resource, whether the rule matches with `Exact`, whether it matches with
+    // `Equivalent`), as in kube-apiserver.
     let table = [
         ("apps", "v1", "apps/v1/deployments", true, true),
         ("apps", "v1", "apps/v1beta1/deployments", false, true),
@@ -163,7 +165,8 @@ fn an_exact_rule_matches_only_the_clients_version() {
 
 #[test]
 fn a_rule_matches_by_resource_and_subresource() {
-    // (entries, resource, expectation); source: kube-apiserver's rules predicate.
+    // (the rule's entries, requested resource, whether the rule matches). The source is kube-apiserver's rules
+    // predicate.
     let table: [(&[&str], &str, bool); 14] = [
         (&["*"], "r", true),
         (&["*"], "r/exec", false),
@@ -201,7 +204,8 @@ fn a_rule_matches_by_resource_and_subresource() {
 
 #[test]
 fn a_rule_matches_by_scope() {
-    // (group, resource, namespace, matches Cluster, matches Namespaced); source: kube-apiserver's rules predicate.
+    // (group, resource, namespace, whether the scope `Cluster` matches, whether the scope `Namespaced` matches). The
+    // source is kube-apiserver's rules predicate.
     for (group, resource, namespace, cluster, namespaced) in [
         ("g", "r", None, true, false),
         ("g", "r", Some("ns"), false, true),
