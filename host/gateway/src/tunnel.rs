@@ -1,9 +1,9 @@
 //! Tunnels: TCP connections from a gateway into a cluster, over one WebSocket that the cluster's agent opens. Gateways
-//! also open tunnels to each other, to use the tunnels of each other's agents.
+//! also open tunnels to each other, through which one gateway uses the agents' tunnels to the other.
 //!
-//! bcs-api and its agents use the same protocol. Both sides limit the memory for a connection whose reader is slow:
-//! they ask the other side to pause the connection. If the other side is an older program and continues to send, they
-//! end the connection. All of this memory is charged to a [`Budget`].
+//! The protocol is that of bcs-api and its agents. If the reader of a connection is slow, each side limits the memory
+//! for it: it asks the other side to pause the connection. If the other side is an older program and continues to send,
+//! the connection is ended. All of this memory is charged to a [`Budget`].
 
 mod accepts;
 pub mod agent;
@@ -26,22 +26,25 @@ pub use self::{
     session::{Outgoing, Session},
 };
 
-/// The interval at which each side sends a ping.
+/// The interval at which each side of a tunnel sends a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
-/// A tunnel counts as lost if no message arrives for this time. Every ping is answered.
+/// A tunnel counts as lost if no message arrives for this time. It is longer than the interval of pings, each of which
+/// is answered.
 const SILENCE: Duration = Duration::from_secs(20);
-/// The size of the data in one frame, in bytes. Agents of bcs-api use the same size.
+/// The size of the data in one frame of a tunnel, in bytes. Agents of bcs-api use the same size.
 const CHUNK: usize = 32 << 10;
-/// The largest message from an agent, in bytes.
+/// The largest message that a gateway accepts from an agent, in bytes.
 pub const LARGEST_OF_AGENT: usize = 64 << 10;
-/// The largest message from a gateway, in bytes. It may be an announcement, which contains certificates.
+/// The largest message that is accepted from a gateway, in bytes. It may be an announcement to another gateway, which
+/// contains certificates.
 pub(crate) const LARGEST_OF_GATEWAY: usize = 256 << 10;
-/// The largest memory of a tunnel with its connections, in bytes.
+/// The most memory that a tunnel and its connections may use, in bytes.
 pub(crate) const TUNNEL_LIMIT: usize = 96 << 20;
-/// The memory of a tunnel without connections, in bytes, for the messages that are being read and written.
+/// The memory that a tunnel without connections uses, in bytes, for the messages that are being read and written.
 pub(crate) const TUNNEL_COST: usize = 256 << 10;
 
-/// Returns the limits of a WebSocket whose messages have at most this size. At most a few messages wait to be written.
+/// Returns the settings of a WebSocket whose messages have at most `largest` bytes. Only a few messages may wait to be
+/// written.
 pub fn websocket_config(largest: usize) -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(32 << 10)

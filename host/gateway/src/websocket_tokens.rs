@@ -3,7 +3,8 @@
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderValue, header::SEC_WEBSOCKET_PROTOCOL};
 
-/// The beginning of a WebSocket protocol that contains a token in base64url, which kube-apiserver accepts too.
+/// The beginning of a WebSocket protocol that contains a token in base64url. kube-apiserver also accepts tokens in this
+/// form.
 const PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
 fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
@@ -15,20 +16,20 @@ fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
         .filter(|protocol| !protocol.is_empty())
 }
 
-/// Returns the token in base64url if the protocol contains one.
+/// Returns the token, encoded in base64url, if this WebSocket protocol contains one.
 fn encoded(protocol: &str) -> Option<&str> {
     let (start, token) = protocol.split_at_checked(PREFIX.len())?;
     start.eq_ignore_ascii_case(PREFIX).then_some(token)
 }
 
-/// Returns the token, if there is exactly one.
+/// Returns the token in the WebSocket protocols, or `None` if they contain no token or several.
 pub(crate) fn token(headers: &HeaderMap) -> Option<Vec<u8>> {
     let mut tokens = protocols(headers).filter_map(encoded);
     let token = tokens.next().filter(|_| tokens.next().is_none())?;
     BASE64_URL_SAFE_NO_PAD.decode(token).ok()
 }
 
-/// Removes tokens from the protocols.
+/// Removes the tokens from the WebSocket protocols in the headers.
 pub(crate) fn remove(headers: &mut HeaderMap) {
     let others: Vec<_> = protocols(headers)
         .filter(|protocol| encoded(protocol).is_none())
@@ -40,7 +41,8 @@ pub(crate) fn remove(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns the first protocol that is not a token, because browsers close a WebSocket if the server chose none.
+/// Returns the first WebSocket protocol that is not a token. A server has to choose one, because browsers close a
+/// WebSocket without one.
 pub(crate) fn first_other(headers: &HeaderMap) -> Option<HeaderValue> {
     let other = protocols(headers).find(|protocol| encoded(protocol).is_none())?;
     HeaderValue::from_str(other).ok()

@@ -1,6 +1,6 @@
-//! Converts YAML bodies to JSON, like go-yaml v2, the parser of bcs-api.
+//! Converts YAML bodies to JSON like go-yaml v2, the parser of bcs-api.
 //!
-//! bcs-api silently drops duplicate keys and further documents; here, they are errors.
+//! Duplicate keys and further documents are errors here, although bcs-api silently drops them.
 
 use admittance_definitions::document::{Mistake, yaml_to_json};
 
@@ -25,8 +25,8 @@ impl From<Mistake> for InvalidYaml {
     }
 }
 
-/// Converts the only document in this text to JSON of at most `limit` bytes, with aliases expanded. Empty text is
-/// returned unchanged.
+/// Converts text with one YAML document to JSON of at most `limit` bytes. Aliases are expanded. Empty text is returned
+/// unchanged.
 pub(super) fn to_json(body: &[u8], limit: usize) -> Result<Vec<u8>, InvalidYaml> {
     let text = std::str::from_utf8(body).map_err(|error| {
         InvalidYaml(format!(
@@ -37,7 +37,7 @@ pub(super) fn to_json(body: &[u8], limit: usize) -> Result<Vec<u8>, InvalidYaml>
     Ok(yaml_to_json("body", text, limit)?.unwrap_or_default())
 }
 
-/// Returns whether the JSON may be much larger than the YAML, because aliases repeat values.
+/// Returns whether the JSON may become much larger than the YAML, because aliases can repeat values.
 pub(super) fn may_expand(body: &[u8]) -> bool {
     body.contains(&b'&') && body.contains(&b'*')
 }

@@ -12,39 +12,43 @@ use super::{
 
 const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The connections that one side of a tunnel opens for the other side.
+/// What one side of a tunnel does when the other side asks for a connection or sends an announcement.
 #[derive(derive_more::Debug)]
 pub enum AllowedConnections {
-    /// No connections: for tunnels that agents open to a gateway.
+    /// Opens no connections. This is for tunnels that agents have opened to a gateway.
     #[debug("Nothing")]
     Nothing,
-    /// Connections to these addresses, each `host:port`: for an agent, the addresses of its API servers.
+    /// Opens connections to these addresses, each `host:port`. This is for agents, with the addresses of their API
+    /// servers.
     #[debug("Only")]
     Only(Vec<String>),
-    /// Connections through the tunnel of a cluster's agent: for tunnels that a gateway opens to other gateways.
+    /// Opens connections through the tunnel of a cluster's agent. This is for tunnels that a gateway has opened to
+    /// other gateways.
     #[debug("Through")]
     Through(FindTunnel),
-    /// No connections, but announcements: for tunnels that other gateways open. If this function returns an error, the
-    /// tunnel ends.
+    /// Opens no connections, but passes announcements to this function. This is for tunnels that other gateways have
+    /// opened. If the function returns an error, the tunnel ends.
     #[debug("Announcements")]
     Announcements(TakeAnnouncement),
 }
 
-/// Returns the tunnel of a cluster, and a guard that is held as long as a connection in it is open.
+/// A function that returns the tunnel of the cluster with this ID, and a guard that is held while a connection through
+/// the tunnel is open.
 pub type FindTunnel = Box<dyn Fn(&str) -> Option<(Session, Guard)> + Send + Sync>;
 pub type TakeAnnouncement = Box<dyn Fn(Announcement) -> Result<(), String> + Send + Sync>;
 pub type Guard = Arc<dyn Any + Send + Sync>;
 
-/// The connection to open for the other side.
+/// The connection that one side of a tunnel opens for the other side.
 pub(super) enum ConnectTarget {
-    /// A TCP connection to `host:port`.
+    /// A TCP connection to this `host:port`.
     Tcp(String),
-    /// A connection in this tunnel. The guard is held as long as the connection is open.
+    /// A connection through this tunnel to this destination. The guard is held while the connection is open.
     Tunnel(Session, Guard, TunnelDestination),
 }
 
 impl ConnectTarget {
-    /// Returns the budget to charge for the connection: the budget of the agent's tunnel that it uses, or else `own`.
+    /// Returns the memory budget that the connection is charged to: the budget of the agent's tunnel if the connection
+    /// goes through one, and otherwise `own`.
     pub(super) fn budget<'a>(&'a self, own: &'a Arc<Budget>) -> &'a Arc<Budget> {
         match self {
             Self::Tcp(_) => own,
@@ -54,7 +58,7 @@ impl ConnectTarget {
 }
 
 impl AllowedConnections {
-    /// Returns the connection to open, or an error to send to the other side.
+    /// Returns the connection to open for the other side, or an error that is sent to the other side.
     pub(super) fn wanted(&self, to: TunnelDestination) -> Result<ConnectTarget, String> {
         match (self, to.cluster) {
             (Self::Only(addresses), None) if addresses.contains(&to.address) => {
@@ -76,18 +80,18 @@ impl AllowedConnections {
     pub(super) fn announced(&self, announcement: Announcement) -> Result<(), String> {
         match self {
             Self::Announcements(take) => take(announcement),
-            // Announcements are ignored.
+            // The other side has no reason to send an announcement, so it is ignored.
             Self::Nothing | Self::Only(_) | Self::Through(_) => Ok(()),
         }
     }
 }
 
-/// Connects to an API server. The error is sent to the other side.
+/// Connects to an API server. An error is sent to the other side of the tunnel.
 pub(super) async fn connect(address: &str) -> Result<TcpStream, String> {
     let connecting = tokio::time::timeout(DIAL_TIMEOUT, TcpStream::connect(address));
     let why = match connecting.await {
         Ok(Ok(stream)) => {
-            // A request is one small write, so Nagle's algorithm would only delay it.
+            // Nagle's algorithm is turned off, because it would only delay a request, which is one small write.
             let _ = stream.set_nodelay(true);
             return Ok(stream);
         }

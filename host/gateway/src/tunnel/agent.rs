@@ -1,4 +1,5 @@
-//! The agent in a cluster, which reports the cluster's credentials to a gateway, and keeps a tunnel open.
+//! The agent in a cluster, which reports the cluster's credentials to a gateway, and keeps a tunnel to the gateway
+//! open.
 
 mod cluster;
 
@@ -32,12 +33,13 @@ use crate::{
     metric_names,
 };
 
-/// The number of bytes of a reply that are logged.
+/// The number of bytes of a gateway's reply that are read for the log.
 const LONGEST_REPLY: usize = 64 << 10;
-/// The time for which a tunnel with the previous credentials is kept open for requests that still use it.
+/// The time for which a tunnel stays open for the requests that use it, after a tunnel with newer credentials is
+/// opened.
 const PREVIOUS_TUNNEL: Duration = Duration::from_secs(600);
 
-/// The gateway to which an agent reports, and the content of the report.
+/// The settings of an agent: the gateway to which it reports, and the sources of what it reports.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
     /// The URL of the gateway: `https://{host}:{port}`.
@@ -48,13 +50,14 @@ pub struct AgentConfig {
     pub register_token: Secret,
     pub servers: ApiServers,
     pub credentials: AgentCredentials,
-    /// The interval at which credentials and addresses are read and reported.
+    /// The interval at which the agent reads the cluster's credentials and addresses and reports them.
     pub period: Duration,
-    /// Whether the agent keeps a tunnel open. If it does not, the gateway connects to the reported addresses directly.
+    /// Whether the agent keeps a tunnel to the gateway open. If not, the gateway connects directly to the addresses
+    /// that the agent reports.
     pub has_tunnel: bool,
 }
 
-/// The content of a report.
+/// The credentials and addresses that an agent reports.
 #[derive(Clone, PartialEq, Eq, derive_more::Debug)]
 #[debug("Current")]
 struct Current {
@@ -62,7 +65,7 @@ struct Current {
     servers: Vec<Uri>,
 }
 
-/// The state of an agent.
+/// The state of an agent: whether it reaches its gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentStatus {
     /// Whether the gateway accepted the last report.
@@ -82,8 +85,8 @@ enum AgentError {
 }
 
 impl AgentConfig {
-    /// Reads the current credentials, and lists the addresses. If the list cannot be read, the addresses of `previous`
-    /// are kept.
+    /// Reads the cluster's credentials, and lists the addresses of its API servers. If the list cannot be read, keeps
+    /// the addresses of `previous`.
     async fn read(&self, previous: Option<&Current>) -> Result<Current, AgentError> {
         let credentials = self.credentials.read().await?;
         let servers = self.servers.list(&credentials).await.unwrap_or_else(|error| {
@@ -96,7 +99,7 @@ impl AgentConfig {
     }
 }
 
-/// Runs an agent, and reports its state. Never returns, because failures are retried.
+/// Runs an agent, and puts its state into `status`. Never returns, because failures are retried.
 pub async fn run(config: AgentConfig, status: watch::Sender<AgentStatus>) {
     let (sender, current) = watch::channel(None);
     let agent = Agent {
@@ -126,7 +129,7 @@ impl Agent {
         gauge!(metric_names::AGENT_TUNNEL).set(f64::from(u8::from(status.has_tunnel)));
     }
 
-    /// Reads and reports the credentials repeatedly. Never returns.
+    /// Reads the cluster's credentials and reports them to the gateway, repeatedly. Never returns.
     async fn report(&self, current: watch::Sender<Option<Current>>) {
         let client = Client::builder(TokioExecutor::new()).build(self.connector.clone());
         let mut pauses = pauses();
@@ -153,7 +156,7 @@ impl Agent {
                 pauses.after_failure()
             };
             match &reported {
-                // A result is logged only if it differs from the previous one.
+                // A report with the same result as the previous one is not logged.
                 reported if last.as_ref() == Some(reported) => {}
                 Ok(()) => tracing::info!(
                     cluster = self.config.cluster,
@@ -202,14 +205,14 @@ impl Agent {
         }
     }
 
-    /// Keeps a tunnel open. Never returns.
+    /// Keeps a tunnel to the gateway open. Never returns.
     async fn hold(&self, mut current: watch::Receiver<Option<Current>>) {
         if !self.config.has_tunnel {
             return std::future::pending().await;
         }
         let mut pauses = pauses();
         loop {
-            // Never fails while this future runs, because the task that reads the credentials runs with it.
+            // `wait_for` never fails here, because the task that owns the sender runs as long as this future.
             let Ok(read) = current
                 .wait_for(Option::is_some)
                 .await
@@ -248,7 +251,8 @@ impl Agent {
         }
     }
 
-    /// Opens a tunnel. Returns a future that serves the tunnel until it ends, and returns why it ended.
+    /// Opens a tunnel to the gateway. Returns a future that serves the tunnel until it ends, and then returns why it
+    /// ended.
     async fn open(
         &self,
         current: &Current,
@@ -285,7 +289,8 @@ impl Current {
     }
 }
 
-/// Returns whether the body of a reply is an error. bcs-api answers invalid values with the status 200 too.
+/// Returns whether the body of a reply contains an error. The body must be checked, because bcs-api replies 200 to
+/// invalid values.
 fn is_refusal(text: &[u8]) -> bool {
     let reply: Result<serde_json::Value, _> = serde_json::from_slice(text);
     reply.is_ok_and(|reply| reply.get("code_name").is_some())

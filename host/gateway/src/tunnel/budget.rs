@@ -1,4 +1,5 @@
-//! Limits the memory of all tunnels of a gateway, of the tunnels of one user, of each tunnel, and of each connection.
+//! Limits the memory of all tunnels of a gateway together, of the tunnels of each user, of each tunnel, and of each
+//! connection.
 
 use std::sync::{
     Arc,
@@ -7,12 +8,12 @@ use std::sync::{
 
 use tokio::sync::{Notify, futures::Notified};
 
-/// A part of a budget may hold at most this multiple of the memory that is still free in the budget. So no part can
-/// take all of the memory, and a part that holds nothing can always get some.
+/// A part of a budget may hold at most this many times the memory that is still free in the whole budget. So no part
+/// can take all of the memory, and a part that holds nothing can always get some.
 const SHARE: usize = 3;
 
-/// A limit on memory, in bytes. A charge also counts in the larger budget that contains this one, if there is one. All
-/// charges are released when this is dropped.
+/// A limit on memory, in bytes. It can be a part of a larger budget: then each charge also counts in the larger budget.
+/// All charges are released when the budget is dropped.
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,
@@ -40,7 +41,8 @@ impl Budget {
         })
     }
 
-    /// Charges bytes, or returns the budget that has too few left.
+    /// Charges this many bytes. If they do not fit, returns the budget that has too few bytes left: this one or a
+    /// larger one.
     pub fn charge(&self, bytes: usize) -> Result<(), &Self> {
         let whole = self.whole.as_deref();
         if let Some(whole) = whole
@@ -62,7 +64,7 @@ impl Budget {
         }
     }
 
-    /// Releases charged bytes.
+    /// Releases this many charged bytes, in the larger budgets as well.
     pub fn release(&self, bytes: usize) {
         self.held.fetch_sub(bytes, Ordering::AcqRel);
         self.released.notify_waiters();
@@ -71,7 +73,7 @@ impl Budget {
         }
     }
 
-    /// Waits for the next release after this call.
+    /// Waits for the next release of bytes from this budget after this call.
     pub(super) fn released(&self) -> Notified<'_> {
         self.released.notified()
     }
@@ -84,7 +86,7 @@ impl Budget {
         self.limit.saturating_sub(self.used())
     }
 
-    /// Returns whether a larger budget that contains this one has less than the `divisor`th part of its memory free.
+    /// Returns whether less than the `divisor`th part of any larger budget that contains this one is free.
     pub(super) fn has_less_than_one_in(&self, divisor: usize) -> bool {
         self.whole
             .as_deref()
@@ -119,7 +121,7 @@ mod tests {
         assert!(tunnels[0].charge(250).is_ok());
         let held = || [&gateway, &user, &tunnels[0], &tunnels[1]].map(|budget| budget.used());
         assert_eq!(held(), [250, 250, 250, 0]);
-        // If a charge fails in one budget, it is not counted in the others.
+        // A charge that fails in one budget does not count in any other budget.
         assert!(std::ptr::eq(tunnels[0].charge(1).unwrap_err(), &*tunnels[0]));
         assert!(std::ptr::eq(tunnels[1].charge(151).unwrap_err(), &*user));
         assert_eq!(held(), [250, 250, 250, 0]);

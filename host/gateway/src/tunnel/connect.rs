@@ -1,4 +1,4 @@
-//! Opens the WebSocket of a tunnel for agents and gateways, and retries.
+//! Opens the WebSockets of tunnels for agents and gateways, with pauses between attempts.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use tower::ServiceExt;
 
 use super::websocket_config;
 
-/// The timeout of a connection, and of a reply.
+/// The timeout for connecting to a gateway, and for its reply.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
-/// The pause before the second attempt. Later pauses grow up to `LONGEST_PAUSE`.
+/// The pause between the first and the second attempt. Later pauses grow up to `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
-/// The reason why the other side could not be reached, for the log.
+/// The reason why the WebSocket of a tunnel could not be opened, for the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConnectError {
     #[error("the server cannot be reached: {0}")]
@@ -37,7 +37,8 @@ pub(crate) enum ConnectError {
     Header,
 }
 
-/// Opens a WebSocket whose messages have at most `largest` bytes. Also returns the reply's headers.
+/// Opens a WebSocket whose messages have at most `largest` bytes. Returns the WebSocket and the headers of the server's
+/// reply.
 pub(crate) async fn websocket(
     connector: &Connector,
     uri: Uri,
@@ -96,7 +97,8 @@ pub(crate) fn excerpt(text: &[u8]) -> String {
     shortened(&String::from_utf8_lossy(text), 300).into_owned()
 }
 
-/// Returns the pauses between attempts. Half of each pause is random, so that not all agents reconnect at once.
+/// Returns the pauses between attempts to connect. Half of each pause is random, so that not all agents reconnect at
+/// the same time.
 pub(crate) fn pauses() -> Backoff {
     Backoff::new(FIRST_PAUSE / 2, LONGEST_PAUSE / 2)
 }

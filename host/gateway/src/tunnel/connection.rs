@@ -1,4 +1,4 @@
-//! The state of a connection at one side of a tunnel.
+//! The state of a connection in a tunnel, as one side of the tunnel keeps it.
 
 use std::sync::{
     Arc,
@@ -10,34 +10,37 @@ use tokio_util::sync::CancellationToken;
 
 use super::{budget::Budget, inbox::Inbox};
 
-/// The memory of an idle connection in bytes: its buffers, TLS and HTTP.
+/// The memory that an idle connection of a tunnel uses, in bytes: its buffers, TLS and HTTP.
 const CONNECTION_COST: usize = 64 << 10;
-/// The maximum memory of a connection. When it is used up, nothing more is read from the tunnel for a limited time. The
-/// limit must have room for the megabytes that can still be in the buffers of the kernels when a pause is requested.
+/// The most memory that a connection of a tunnel may use. When it is used up, nothing more is read from the tunnel for
+/// a limited time. The limit includes the megabytes that can still be in the buffers of the kernels when a pause is
+/// requested.
 pub(super) const MOST_HELD: usize = 16 << 20;
-/// A connection that holds more than `PAUSE_AT` bytes is paused, and resumed at `RESUME_AT` bytes.
+/// A connection is paused when it holds more than this many bytes, and resumed when only `RESUME_AT` bytes are left.
 const PAUSE_AT: usize = 1 << 20;
 const RESUME_AT: usize = 256 << 10;
-/// These limits apply instead while less than half of the memory of the tunnel, the user or the gateway is free.
+/// This limit and the next replace the previous two while less than half of the memory of the tunnel, the user or the
+/// gateway is free.
 const SCARCE_PAUSE_AT: usize = 128 << 10;
 const SCARCE_RESUME_AT: usize = 96 << 10;
 
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) inbox: Inbox,
-    /// Whether this side has asked the other side to pause.
+    /// Whether this side of the tunnel has asked the other side to pause the connection.
     pause_requested: AtomicBool,
-    /// Whether the other side has asked this side to pause.
+    /// Whether the other side of the tunnel has asked this side to pause the connection.
     pub(super) paused: watch::Sender<bool>,
-    /// Cancelled when either side has ended the connection.
+    /// A token that is cancelled when either side has ended the connection.
     pub(super) ended: CancellationToken,
 }
 
 impl Connection {
-    /// Creates a connection whose memory is a part of this budget; `None` if the budget has too little left.
+    /// Creates a connection whose memory is charged to a part of this budget, or returns `None` if the budget has too
+    /// little left.
     pub(super) fn new(budget: &Arc<Budget>) -> Option<Self> {
         let budget = budget.part(MOST_HELD);
-        // The last eighth of the memory is left for existing connections.
+        // The last eighth of the memory is left for connections that are open.
         if budget.has_less_than_one_in(8) || budget.charge(CONNECTION_COST).is_err() {
             return None;
         }
@@ -49,12 +52,12 @@ impl Connection {
         })
     }
 
-    /// Returns whether this side has to ask the other side to pause now.
+    /// Returns whether this side now has to ask the other side of the tunnel to pause the connection.
     pub(super) fn begin_pause(&self) -> bool {
         self.inbox.budget.used() > self.thresholds().0 && !self.pause_requested.swap(true, Ordering::AcqRel)
     }
 
-    /// Returns whether this side has to ask the other side to resume now.
+    /// Returns whether this side now has to ask the other side of the tunnel to resume the connection.
     pub(super) fn end_pause(&self) -> bool {
         self.inbox.budget.used() <= self.thresholds().1 && self.pause_requested.swap(false, Ordering::AcqRel)
     }

@@ -1,4 +1,5 @@
-//! Frames of the tunnel protocol, as bcs-api's agents write them: one in each binary message.
+//! Frames of the tunnel protocol in the format of bcs-api's agents. Each binary message of the WebSocket contains one
+//! frame.
 //!
 //! A frame begins with zigzag varints: its number, the number of its connection, its kind, and for some kinds a
 //! deadline in milliseconds. The rest is the payload.
@@ -7,11 +8,11 @@ use std::fmt;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// The prefix of every address.
+/// The text before each address in a frame.
 const TCP: &str = "tcp/";
-/// The longest `tcp/host:port`, in bytes.
+/// The longest address in a frame, in bytes, including `tcp/`.
 const LONGEST_ADDRESS: usize = 100;
-/// The longest ID of a cluster, in bytes.
+/// The longest ID of a cluster in a frame, in bytes.
 const LONGEST_CLUSTER: usize = 128;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,31 +26,33 @@ pub(super) enum Content {
     Data(Bytes),
     /// Asks the other side to open a connection.
     Connect(TunnelDestination),
-    /// Ends the connection. The text is an error, unless it is `EOF`.
+    /// Ends the connection. The text is the reason, or `EOF` if there was no error.
     Error(String),
-    /// Asks the other side to send no more data until `Resume`. Older peers ignore `Pause` and `Resume`.
+    /// Asks the other side to send no more data of the connection until `Resume`. Older programs ignore `Pause` and
+    /// `Resume`.
     Pause,
     Resume,
-    /// Announces the beginning or end of a tunnel from an agent to the gateway that sends this.
+    /// Announces that a tunnel from an agent to the sending gateway has begun or ended.
     Announcement(Announcement),
-    /// A frame of an unknown kind.
+    /// A frame of a kind that this version does not know.
     Other,
 }
 
-/// A message to another gateway about the tunnels to the sender.
+/// A message from one gateway to another about the agents' tunnels to the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Announcement {
-    /// A tunnel of an agent. It replaces the previous tunnel. The bytes are the cluster's ID, a line feed, and the
-    /// cluster's credentials.
+    /// A cluster's agent has opened a tunnel, which replaces its previous one. The bytes are the cluster's ID, a line
+    /// feed, and the cluster's credentials.
     Added(Bytes),
     /// The cluster with this ID no longer has a tunnel.
     Removed(String),
 }
 
-/// The destination of a connection: `tcp/host:port`, or `{cluster}::tcp/host:port` at another gateway.
+/// The destination of a connection in a tunnel. A frame contains it as `tcp/host:port`, or, if the other side is a
+/// gateway, as `{cluster}::tcp/host:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunnelDestination {
-    /// The cluster through whose tunnel the other side connects. Without one, the other side connects by itself.
+    /// The cluster through whose agent the other side connects. Without a cluster, the other side connects by itself.
     pub cluster: Option<String>,
     /// The address: `host:port`.
     pub address: String,
@@ -72,7 +75,7 @@ mod kind {
     pub(super) const RESUME: i64 = 7;
 }
 
-/// The time that the other side may take to connect, in milliseconds.
+/// The time within which the other side should connect, in milliseconds. Frames that ask for a connection contain it.
 const DIAL_DEADLINE: i64 = 15_000;
 
 impl Frame {
@@ -134,7 +137,8 @@ fn data(number: i64, connection: i64, bytes: &[u8]) -> Bytes {
 }
 
 impl TunnelDestination {
-    /// Returns whether the other side can read the destination. If it cannot, it ends the whole tunnel.
+    /// Returns whether the destination is short enough for a frame. The other side would end the whole tunnel at a
+    /// longer one.
     pub(super) fn fits(&self) -> bool {
         let is_cluster = |cluster: &String| (1..=LONGEST_CLUSTER).contains(&cluster.len());
         TCP.len() + self.address.len() <= LONGEST_ADDRESS && self.cluster.as_ref().is_none_or(is_cluster)
@@ -143,7 +147,7 @@ impl TunnelDestination {
     fn read(payload: &[u8]) -> Result<Self, InvalidFrame> {
         let parsed = std::str::from_utf8(payload).ok().and_then(|text| {
             let (cluster, tcp) = match text.split_once("::") {
-                // An IPv6 address has colons too, but only after the first slash.
+                // An IPv6 address can also contain `::`, but a slash comes before it.
                 Some((cluster, tcp)) if !cluster.contains('/') => (Some(cluster), tcp),
                 _ => (None, text),
             };

@@ -1,4 +1,4 @@
-//! Keeps the bytes that have arrived for a connection in a tunnel until its reader takes them.
+//! The bytes that have arrived for a connection in a tunnel, until the connection's reader takes them.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -7,13 +7,13 @@ use tokio::sync::Notify;
 
 use super::{CHUNK, budget::Budget};
 
-/// The smallest chunk, in bytes. Frames are copied into chunks, so that an empty frame takes no memory, small frames
-/// share a chunk, and no frame keeps the buffer alive in which it was received.
+/// The smallest chunk that an inbox allocates, in bytes. The data of frames is copied into chunks. So empty frames take
+/// no memory, small frames share a chunk, and no frame keeps the buffer alive in which it was received.
 const SMALLEST_CHUNK: usize = 512;
-/// The memory of a chunk in addition to its data, in bytes: its allocation, and its entry in the queue.
+/// The memory of a chunk besides its data, in bytes: for its allocation, and for its entry in the queue.
 const CHUNK_COST: usize = 64;
 
-/// A queue of bytes, whose memory is charged to a budget.
+/// A queue of the bytes that have arrived for a connection. Their memory is charged to a budget.
 #[derive(Debug)]
 pub(super) struct Inbox {
     pub(super) budget: Arc<Budget>,
@@ -43,7 +43,8 @@ impl Inbox {
         }
     }
 
-    /// Adds bytes, or returns the budget that has too few bytes left for them. A closed inbox ignores them.
+    /// Adds bytes to the queue. If their memory does not fit, returns the budget that has too little left. A closed
+    /// inbox ignores the bytes.
     pub(super) fn push(&self, bytes: &[u8]) -> Result<(), &Budget> {
         let mut queue = self.queue.lock();
         if queue.is_closed {
@@ -52,7 +53,7 @@ impl Inbox {
         let spare = |chunk: &Chunk| chunk.bytes.capacity() - chunk.bytes.len();
         let fitting = queue.chunks.back().map_or(0, spare).min(bytes.len());
         let (fitting, rest) = bytes.split_at(fitting);
-        // Each new chunk is twice as large as the last one, so that many small frames need few chunks.
+        // Each new chunk is twice as large as the previous one, so that many small frames need few chunks.
         let next = queue
             .chunks
             .back()
@@ -75,7 +76,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Waits for the next bytes; `None` when the inbox is closed and all bytes were taken.
+    /// Waits for bytes and takes them from the queue. Returns `None` if the inbox is closed and all bytes were taken.
     pub(super) async fn take(&self) -> Option<Chunk> {
         loop {
             let changed = self.changed.notified();
@@ -98,7 +99,7 @@ impl Inbox {
         self.budget.release(cost);
     }
 
-    /// Accepts no more bytes. The reader still takes the bytes that have arrived.
+    /// Closes the inbox: later bytes are ignored, but the reader can take the bytes that have arrived.
     pub(super) fn close(&self) {
         self.queue.lock().is_closed = true;
         self.changed.notify_one();
@@ -108,7 +109,7 @@ impl Inbox {
         self.queue.lock().is_closed
     }
 
-    /// Frees the bytes that were not taken.
+    /// Drops the bytes that were not taken, and releases their memory.
     pub(super) fn clear(&self) {
         let chunks = std::mem::take(&mut self.queue.lock().chunks);
         chunks.into_iter().for_each(|chunk| self.delivered(chunk));
@@ -119,7 +120,7 @@ impl Inbox {
 mod tests {
     use super::*;
 
-    /// Pushes these frames into an inbox. Returns the memory that is charged, and the bytes that the reader takes.
+    /// Pushes these frames into an inbox. Returns the memory that is then charged, and all bytes that the reader takes.
     async fn after(frames: &[&[u8]]) -> (usize, Vec<u8>) {
         let inbox = Inbox::new(Budget::new(1 << 20));
         for frame in frames {
@@ -140,7 +141,8 @@ mod tests {
     async fn frames_are_charged_for_the_memory_that_they_take() {
         let (held, all) = after(&vec![&b""[..]; 10_000]).await;
         assert_eq!((held, all.len()), (0, 0));
-        // Small frames share chunks: otherwise, each one would keep a chunk, or the buffer of the socket, in memory.
+        // If small frames did not share chunks, each would keep a whole chunk in memory, and more than 25,000 bytes
+        // would be charged.
         let (held, all) = after(&vec![&b"a"[..]; 10_000]).await;
         assert_eq!(all, vec![b'a'; 10_000]);
         assert!((10_000..25_000).contains(&held), "{held}");

@@ -28,17 +28,17 @@ use super::{
     frame::{Announcement, Content, EOF, Frame, TunnelDestination},
 };
 
-/// The maximum number of data frames in the queue to the WebSocket.
+/// The maximum number of frames with data that wait to be written to the WebSocket.
 const DATA_QUEUE: usize = 4;
-/// The maximum number of frames without data in the queue to the WebSocket. Only an attack causes more.
+/// The maximum number of frames without data that wait to be written to the WebSocket. Only an attack causes more.
 const CONTROL_QUEUE: usize = 1024;
-/// The size of a connection's buffer in each direction, in bytes.
+/// The size of the buffer that a connection has for each direction, in bytes.
 const BUFFER: usize = 16 << 10;
-/// The time after which a connection with a slow reader ends, if the other side does not pause.
+/// The time that a connection with a full inbox has until it ends, if the other side does not pause it.
 const SLOW_READER: Duration = Duration::from_secs(5);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// One side of a tunnel. Cheap to clone. The tunnel ends when [`run`](Self::run) does.
+/// One side of a tunnel. Cheap to clone. The tunnel ends when [`run`](Self::run) ends.
 #[derive(Clone, Debug)]
 pub struct Session(Arc<Shared>);
 
@@ -49,13 +49,13 @@ struct Shared {
     control: mpsc::Sender<Frame>,
     connections: Mutex<HashMap<i64, Arc<Connection>>>,
     next: AtomicI64,
-    /// Whether a refused connection was logged. The other side could request any number of connections, so only one
-    /// refusal is logged.
+    /// Whether a refused connection was logged. Only the first is logged, because the other side could request any
+    /// number of connections.
     has_warned: AtomicBool,
     ended: CancellationToken,
 }
 
-/// Frames to be written to the WebSocket.
+/// The frames that wait to be written to the WebSocket.
 #[derive(Debug)]
 pub struct Outgoing {
     data: mpsc::Receiver<Frame>,
@@ -63,7 +63,8 @@ pub struct Outgoing {
 }
 
 impl Session {
-    /// Creates one side of a tunnel. Connections are charged to this budget unless [`open`](Self::open) names another.
+    /// Creates one side of a tunnel. Its connections are charged to `budget`, except for connections that
+    /// [`open`](Self::open) charges to another budget.
     pub fn new(budget: Arc<Budget>) -> (Self, Outgoing) {
         let (data, data_queue) = mpsc::channel(DATA_QUEUE);
         let (control, control_queue) = mpsc::channel(CONTROL_QUEUE);
@@ -87,30 +88,31 @@ impl Session {
         &self.0.budget
     }
 
-    /// Opens a connection: the other side connects to its destination. The memory of the connection is charged to this
-    /// budget. If the other side cannot connect, the connection ends at once.
+    /// Opens a connection in the tunnel: the other side connects to the destination. The memory of the connection is
+    /// charged to `budget`. If the other side cannot connect, the connection ends at once.
     pub async fn open(&self, to: TunnelDestination, budget: &Arc<Budget>) -> io::Result<DuplexStream> {
         let closed = || io::Error::new(io::ErrorKind::NotConnected, "the tunnel has ended");
         if !to.fits() {
             return Err(io::Error::other("the address is too long for a tunnel"));
         }
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
-        // The connection is added only after this wait, so that dropping this future leaves nothing to remove.
+        // The connection is added to the table only after this wait. So nothing has to be removed if this future is
+        // dropped during the wait.
         let permit = tokio::select! {
             permit = self.0.data.reserve() => permit.map_err(|_| closed())?,
             () = self.0.ended.cancelled() => return Err(closed()),
         };
         let connection = self.0.add(number, budget).map_err(io::Error::other)?;
-        // This frame goes through the queue of data, so that it is sent before the data of the connection.
+        // This frame must arrive before the data of the connection, so it is put into the same queue as the data.
         permit.send(Frame::new(number, Content::Connect(to)));
         let (own, stream) = tokio::io::duplex(BUFFER);
         tokio::spawn(self.0.clone().carry(number, connection, own));
         Ok(stream)
     }
 
-    /// Sends an announcement to another gateway. Waits until there is room in the queue.
+    /// Sends an announcement to another gateway. Waits until the queue has room for it.
     pub(crate) async fn announce(&self, announcement: Announcement) {
-        // An error means that the tunnel has ended.
+        // `send` fails if the tunnel has ended. Then nothing has to be announced.
         let _ = self
             .0
             .data
@@ -118,12 +120,12 @@ impl Session {
             .await;
     }
 
-    /// Returns whether the tunnel has connections.
+    /// Returns whether connections are open in the tunnel.
     pub(crate) fn is_used(&self) -> bool {
         !self.0.connections.lock().is_empty()
     }
 
-    /// Carries the connections over the WebSocket until it ends. Returns why it ended.
+    /// Carries the tunnel's connections over the WebSocket until the WebSocket ends. Returns why it ended.
     pub async fn run<S>(&self, socket: S, outgoing: Outgoing, accepts: &AllowedConnections) -> String
     where
         S: Stream<Item = Result<Message, WsError>> + Sink<Message, Error = WsError> + Send,
@@ -142,7 +144,8 @@ impl Session {
     }
 }
 
-/// Serves the agent's side of a WebSocket, and connects only to these addresses (`host:port`). Returns why it ended.
+/// Serves the agent's side of a tunnel, and connects only to these addresses (each `host:port`). Returns why the tunnel
+/// ended.
 pub(super) async fn serve_agent<S>(socket: S, addresses: Vec<String>) -> String
 where
     S: Stream<Item = Result<Message, WsError>> + Sink<Message, Error = WsError> + Send,
@@ -175,7 +178,7 @@ where
 }
 
 impl Shared {
-    /// Reads frames until the WebSocket ends. Returns why it ended.
+    /// Reads and handles frames until the WebSocket ends. Returns why it ended.
     async fn receive<S>(self: &Arc<Self>, mut stream: S, accepts: &AllowedConnections) -> String
     where
         S: Stream<Item = Result<Message, WsError>> + Unpin,
@@ -202,7 +205,7 @@ impl Shared {
         }
     }
 
-    /// Handles a frame. An error ends the tunnel.
+    /// Handles a frame from the other side. An error ends the tunnel.
     async fn handle(self: &Arc<Self>, frame: Frame, accepts: &AllowedConnections) -> Result<(), String> {
         let number = frame.connection;
         let connection = self.connections.lock().get(&number).cloned();
@@ -230,14 +233,15 @@ impl Shared {
             }
             (Content::Announcement(announcement), _) => accepts.announced(announcement)?,
             (Content::Data(bytes), Some(connection)) => self.queue_data(number, &connection, bytes).await?,
-            // The connection has ended on this side, so the answer is `EOF`. It is dropped if the queue is full.
+            // The connection has ended on this side, so the other side gets `EOF` for it. This answer is dropped if the
+            // queue is full.
             (Content::Data(_), None) => drop(self.queue_control(number, Content::Error(EOF.to_owned()))),
             (Content::Error(text), Some(connection)) => {
                 if text != EOF {
                     tracing::debug!(number, text, "the other side of a tunnel ended a connection");
                 }
-                // Until its reader has read everything, the connection remains in the table, and its memory remains
-                // charged.
+                // The connection stays in the table, and its memory stays charged, until its reader has read
+                // everything.
                 connection.inbox.close();
             }
             (Content::Pause, Some(connection)) => drop(connection.paused.send_replace(true)),
@@ -247,9 +251,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Queues the bytes that have arrived. Waits for a moment if their reader is slow and the other side does not
-    /// pause. If the memory of this tunnel, its user or the gateway is used up, ends the connection of this tunnel that
-    /// holds the most memory.
+    /// Puts bytes that have arrived into the inbox of their connection. If the inbox is full, because the reader is
+    /// slow and the other side does not pause, waits for a moment. If the memory of the tunnel, its user or the gateway
+    /// is used up, ends the connection of this tunnel that holds the most memory.
     async fn queue_data(
         &self,
         number: i64,
@@ -260,7 +264,7 @@ impl Shared {
         let slow = tokio::time::sleep(SLOW_READER);
         tokio::pin!(slow);
         loop {
-            // The future is created before the attempt, so that no release in between is missed.
+            // `released` is called before `push`, so that no release between the two is missed.
             let released = inbox.budget.released();
             match inbox.push(&bytes) {
                 Ok(()) => break,
@@ -291,7 +295,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns this tunnel's connection that holds the most memory of `connection`'s budget; it may be `connection`.
+    /// Returns the connection with the most memory among the connections of this tunnel that share a budget with
+    /// `connection`. It may be `connection` itself.
     fn largest_in_budget(&self, number: i64, connection: &Arc<Connection>) -> (i64, Arc<Connection>) {
         let own = &connection.inbox.budget;
         let connections = self.connections.lock();
@@ -304,7 +309,7 @@ impl Shared {
         (*number, connection.clone())
     }
 
-    /// Ends a connection, and sends the reason to the other side.
+    /// Ends a connection, and sends the reason to the other side of the tunnel.
     fn end(&self, number: i64, connection: &Connection, why: &'static str) -> Result<(), String> {
         tracing::info!(number, why, "a connection in a tunnel is ended");
         connection.ended.cancel();
@@ -313,7 +318,7 @@ impl Shared {
         self.queue_control(number, Content::Error(why.to_owned()))
     }
 
-    /// Queues a frame without waiting. It is an error if the queue is full.
+    /// Queues a frame without data, without waiting. Returns an error if the queue is full.
     fn queue_control(&self, number: i64, content: Content) -> Result<(), String> {
         let sent = self.control.try_send(Frame::new(number, content));
         sent.map_err(|_| "the other side does not read what it is sent".to_owned())
@@ -335,7 +340,7 @@ impl Shared {
         self.connections.lock().remove(&number);
     }
 
-    /// Opens a connection for the other side, and carries its bytes.
+    /// Opens the connection that the other side wants, and carries its bytes.
     async fn dial(self: Arc<Self>, number: i64, wanted: ConnectTarget, connection: Arc<Connection>) {
         let ended = connection.ended.clone();
         let unwanted = async {
@@ -367,11 +372,11 @@ impl Shared {
             }
         };
         self.remove(number);
-        // Fails only if the tunnel has ended.
+        // `send` fails only if the tunnel has ended.
         let _ = self.data.send(Frame::new(number, Content::Error(why))).await;
     }
 
-    /// Carries bytes both ways between a stream and the tunnel, until either ends.
+    /// Carries bytes in both directions between a stream and the tunnel, until one of them ends.
     async fn carry<S>(self: Arc<Self>, number: i64, connection: Arc<Connection>, stream: S)
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
@@ -385,7 +390,7 @@ impl Shared {
                 }
                 inbox.delivered(chunk);
                 if connection.end_pause() {
-                    // Fails only if the tunnel has ended.
+                    // `send` fails only if the tunnel has ended.
                     let _ = self.control.send(Frame::new(number, Content::Resume)).await;
                 }
             }
@@ -393,7 +398,7 @@ impl Shared {
         };
         let collect = self.collect(number, read, connection.paused.subscribe());
         tokio::select! {
-            // The other side has ended the connection, and the reader has all bytes.
+            // `deliver` ends when the other side has ended the connection and the reader has got all bytes.
             () = deliver => {}
             () = collect => {}
             () = connection.ended.cancelled() => {}
@@ -401,7 +406,7 @@ impl Shared {
         }
         let was_known = self.connections.lock().remove(&number).is_some();
         if was_known && !connection.inbox.is_closed() {
-            // This frame goes through the queue of data, so that it is sent after the data of the connection.
+            // This frame must arrive after the data of the connection, so it is put into the same queue as the data.
             let end = Frame::new(number, Content::Error(EOF.to_owned()));
             tokio::select! {
                 _ = self.data.send(end) => {}
@@ -410,7 +415,7 @@ impl Shared {
         }
     }
 
-    /// Sends the bytes of a stream until its end.
+    /// Sends the bytes of a stream to the other side of the tunnel until the stream ends.
     async fn collect<S>(&self, number: i64, mut read: ReadHalf<S>, mut paused: watch::Receiver<bool>)
     where
         S: AsyncRead,
@@ -418,7 +423,8 @@ impl Shared {
         let mut buffer = BytesMut::new();
         loop {
             if paused.wait_for(|paused| !paused).await.is_err() {
-                // Bytes from the other side, which has ended the connection, are still delivered to the reader.
+                // The other side has ended the connection. The bytes that it has sent before are delivered by `carry`,
+                // so this future must not end.
                 return std::future::pending().await;
             }
             buffer.reserve(CHUNK);

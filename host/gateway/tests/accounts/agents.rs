@@ -22,7 +22,7 @@ async fn an_agent_reports_with_its_register_token() {
         }
         let unknown = accounts.report("plain-none", &token, report("one")).await;
         assert_eq!(unknown, Err(AccountsError::Denied(Denied::NoRegisterToken)));
-        // bcs-api's database does not distinguish upper and lower case.
+        // As in bcs-api's database, the case of letters in the ID of a cluster does not matter.
         accounts.report("PLAIN-dev", &token, report("one")).await.unwrap();
         let current = accounts.cluster(&cluster.id).unwrap();
         let credentials = current.credentials.clone().unwrap();
@@ -30,7 +30,7 @@ async fn an_agent_reports_with_its_register_token() {
         assert_eq!(credentials.server_addresses.len(), 2);
         assert!(current.register_token.as_ref().unwrap().used_at.is_some());
 
-        // The same report changes nothing, and unchanged credentials keep their `Arc`.
+        // A second report of equal credentials changes nothing, so the credentials keep their `Arc`.
         let before = accounts.changes();
         accounts.report(&cluster.id, &token, report("one")).await.unwrap();
         assert!(!before.has_changed().unwrap());
@@ -98,7 +98,7 @@ async fn an_invalid_report_is_refused_with_the_reason() {
             .unwrap_err();
         assert!(refused.to_string().contains(expected), "{refused}");
     }
-    // The token is still unused after a refused report.
+    // A refused report does not count as the first use of the token.
     let current = scene.accounts.cluster(&cluster.id).unwrap();
     assert!(current.register_token.as_ref().unwrap().used_at.is_none());
 }
@@ -148,7 +148,8 @@ async fn keys_are_rotated_while_other_gateways_serve() {
     let new = prepend_key(&scene.key_file());
     assert_eq!(scene.accounts.reencrypt("test").await.unwrap().tokens, 1);
     fs::write(scene.key_file(), new).unwrap();
-    // A change makes the other gateway read the database. It lacks the new key, so it also reads the key file again.
+    // The change makes the other gateway read the database. It does not have the new key, so it must read the key file
+    // again.
     scene.user("alice").await;
     let directory = another
         .until("the user of the other gateway", |directory| {
@@ -163,7 +164,8 @@ async fn keys_are_rotated_while_other_gateways_serve() {
         .unwrap();
     assert_eq!(credentials.user_token.0, "one");
 
-    // A cluster whose key is missing has no credentials. Everything else works.
+    // The third gateway lacks the key for the cluster's token. So the cluster has no credentials, but everything else
+    // works.
     prepend_key(&scene.key_file());
     let text = fs::read_to_string(scene.key_file()).unwrap();
     fs::write(scene.key_file(), text.lines().next().unwrap()).unwrap();
@@ -187,7 +189,8 @@ async fn a_token_that_cannot_be_decrypted_does_not_affect_other_tokens() {
         report_of("lost").await;
         let key = |text: &str| text.lines().next().unwrap().to_owned();
         let new = key(&prepend_key(&scene.key_file()));
-        // The key for the token of `plain-lost` is lost. The other clusters report only afterwards, with the new key.
+        // The key of `plain-lost`'s token is removed from the file. The clusters that report afterwards use the new
+        // key.
         fs::write(scene.key_file(), &new).unwrap();
         scene.accounts.reencrypt("test").await.unwrap();
         report_of("kept").await;
@@ -199,7 +202,7 @@ async fn a_token_that_cannot_be_decrypted_does_not_affect_other_tokens() {
         for part in ["plain-lost", "add that key", "report again"] {
             assert!(skipped.contains(part), "{skipped}");
         }
-        // No other cluster needs the previous key.
+        // Only `plain-lost` needs a removed key, so the other clusters keep their credentials.
         fs::write(scene.key_file(), newest).unwrap();
         let another = scene.another().await;
         let directory = another.accounts.directory().unwrap();
@@ -213,7 +216,7 @@ async fn a_token_that_cannot_be_decrypted_does_not_affect_other_tokens() {
 #[tokio::test]
 async fn a_missing_key_is_not_replaced_while_it_is_needed() {
     let scene = Scene::sqlite().await;
-    // Nothing is encrypted with the key yet, so a new one is created.
+    // Nothing is encrypted with the removed key, so the gateway creates a new one.
     fs::remove_file(scene.key_file()).unwrap();
     Accounts::new(scene.config(DAY)).await.unwrap();
     let key = fs::read_to_string(scene.key_file()).unwrap();

@@ -40,7 +40,7 @@ async fn a_token_identifies_its_user_until_it_is_revoked() {
         accounts.delete_user("test", "plain:alice").await.unwrap();
         let directory = accounts.directory().unwrap();
         assert_eq!(directory.authenticate(&second).unwrap_err(), Denied::Unknown);
-        // A new user with the name of a deleted one has another ID.
+        // A new user does not get the ID of the deleted user with the same name.
         assert_ne!(scene.user("alice").await.id, alice.id);
     }
 }
@@ -50,7 +50,7 @@ async fn the_plain_token_of_a_user_is_returned_until_it_is_revoked() {
     for scene in Scene::all().await {
         let accounts = &scene.accounts;
         let (alice, bob) = (scene.user("alice").await, scene.user("bob").await);
-        // The value of an ordinary token is shown only once, so the existing one cannot be returned.
+        // This ordinary token of alice is never returned below, because its value is shown only once.
         scene.token(&alice).await;
         let plain = async |user| {
             let token = accounts.get_or_create_token("test", user, DAY).await.unwrap();
@@ -156,7 +156,7 @@ async fn permissions_are_granted_and_withdrawn() {
                 .unwrap();
             assert_eq!(of(&bob), Some(permission));
         }
-        // A smaller grant does not reduce the permission of the creator.
+        // The creator keeps the permission `Write` after a grant of `Read`.
         accounts
             .grant(
                 "test",
@@ -167,7 +167,8 @@ async fn permissions_are_granted_and_withdrawn() {
             .await
             .unwrap();
         assert_eq!(of(&alice), Some(Permission::Write));
-        // With `Access::Cluster`, the role bindings of the cluster decide. The creator can still manage the cluster.
+        // With `Access::Cluster`, the role bindings of the cluster decide about requests. Nevertheless, the creator can
+        // still manage the cluster.
         for user in [&alice, &bob] {
             let granted = accounts
                 .grant("test", user, &cluster, Some(Access::Cluster))
@@ -193,7 +194,7 @@ async fn permissions_are_granted_and_withdrawn() {
             .grant("test", &bob, &cluster, Some(Access::Permission(Permission::Read)))
             .await;
         assert!(matches!(gone, Err(AccountsError::Unknown(..))), "{gone:?}");
-        // The clusters of a deleted user have no owner.
+        // After its creator is deleted, a cluster has no creator.
         accounts.delete_user("test", "plain:alice").await.unwrap();
         assert_eq!(accounts.cluster(&cluster.id).unwrap().creator, UserId::NOBODY);
         accounts.delete_cluster("test", &cluster.id).await.unwrap();
@@ -267,7 +268,7 @@ async fn a_user_creates_a_limited_number_of_clusters() {
             let name = ClusterName::new(&id, None).unwrap();
             scene.accounts.create_cluster("test", creator, &name).await
         };
-        // The limit also holds for clusters that are created at the same moment.
+        // The limit holds although the clusters are created concurrently.
         let created = join_all((0..10).map(|number| create(Some(&alice), format!("a{number}")))).await;
         assert_eq!(
             created.iter().filter(|result| result.is_ok()).count(),
@@ -284,7 +285,7 @@ async fn a_user_creates_a_limited_number_of_clusters() {
         ] {
             assert!(text.contains(part), "{text}");
         }
-        // Other users can still create clusters, and alice can after one of hers is deleted.
+        // The limit of alice does not affect other users. She can create another cluster after one of hers is deleted.
         let bob = scene.user("bob").await;
         create(Some(&bob), "c".to_owned()).await.unwrap();
         let root = UserName::plain("root").unwrap();

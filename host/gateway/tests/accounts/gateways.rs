@@ -1,4 +1,4 @@
-//! Tests of several gateways with one database, and of a database that is unavailable for a while.
+//! Tests of several gateways that share a database, and of a database that is unavailable for a while.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     scene::{DAY, NEVER, Scene, report},
 };
 
-/// The time within which a revocation or a change has to take effect.
+/// The longest time until a revocation or another change has to take effect.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn revoking_a_token_at_one_gateway_ends_its_requests_at_another() {
     let (reading, writing) = (watch(Permission::Read), watch(Permission::Write));
     tokio::pin!(reading, writing);
 
-    // An unrelated change ends no request. A reduced permission ends the requests that need the previous one.
+    // The creation of bob ends no request. The smaller permission of alice ends her requests that need `Write`.
     scene.user("bob").await;
     scene
         .accounts
@@ -182,7 +182,7 @@ async fn a_restored_backup_of_the_database_is_read() {
         .until("the backup", |directory| directory.authenticate(&token).is_err())
         .await;
     assert_eq!(restored.users().count(), 1);
-    // Another gateway has deleted the user in the meantime.
+    // Another gateway deletes alice, and this gateway has not noticed it.
     mariadb::shared()
         .run(&database.database, &["DELETE FROM admittance_users"])
         .await;
@@ -201,7 +201,7 @@ async fn a_change_is_made_even_if_it_cannot_be_read_back() {
         unreachable!("it is MySQL")
     };
     let (alice, before) = (scene.user("alice").await, scene.accounts.directory().unwrap());
-    // The gateway cannot read this row, and notices it only when the revision changes.
+    // The gateway cannot read this row. It tries only when the revision changes.
     let unreadable = "INSERT INTO admittance_users (name, is_super_user, user_groups, created_at) \
                       VALUES ('unreadable', 0, '', 0)";
     mariadb::shared().run(&database.database, &[unreadable]).await;

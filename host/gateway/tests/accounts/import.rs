@@ -51,7 +51,7 @@ const ORIGINAL: [&str; 16] = [
      (1, 1, 'plain-dev', 'cluster-view', 0)",
 ];
 
-/// Returns a gateway whose database has the tables of bcs-api, changed by these statements.
+/// Returns a gateway whose database contains the tables of bcs-api, changed by these statements.
 async fn with_tables(changes: &[&'static str]) -> Scene {
     let scene = Scene::mysql().await;
     let key = rcgen::KeyPair::generate().unwrap();
@@ -100,7 +100,7 @@ async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
     let session = authenticated("alicestokenalicestokenalicestok1").unwrap();
     let alice = session.user;
     assert_eq!((alice.id, session.token), (UserId(5), TokenId(12)));
-    // The user was created by `bootstrap_users`, so its name has no kind.
+    // bcs-api created this user from `bootstrap_users`, so the name had no kind.
     let bootstrap = authenticated("bootstrapbootstrapbootstrapboot1").unwrap();
     assert_eq!(
         (bootstrap.user.id, bootstrap.user.name.as_str()),
@@ -121,11 +121,12 @@ async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
         ("BCS-K8S-1", ClusterKind::Kubernetes)
     );
     assert_eq!(bcs.created_at.to_string(), "2020-01-02T03:04:05.000Z");
-    // The reported address is on the gateway's own machine, so the credentials are not copied.
+    // The credentials were not copied, because the reported address is on the gateway's own machine.
     assert!(bcs.credentials.is_none());
     assert_eq!(directory.permission(&alice, bcs), Some(Permission::Write));
 
-    // A platform that requests the plain token of a user gets the existing one, and no token of another type.
+    // A platform that requests the plain token of alice gets the imported plain token, and not her token of another
+    // type.
     let token = accounts.get_or_create_token("test", &alice, DAY).await.unwrap();
     assert_eq!(
         (token.id, token.value.0.as_str()),
@@ -194,7 +195,7 @@ async fn a_conflicting_import_reports_the_conflicts_and_imports_nothing() {
     ])
     .await;
     let accounts = &scene.accounts;
-    // In this database, dan has the number 1 and alice has the number 2.
+    // In this gateway, dan has the number 1 and alice has the number 2, unlike at bcs-api.
     let dan = scene.user("dan").await;
     let alice = scene.user("alice").await;
     let stage = scene.cluster("stage", None).await;
@@ -252,7 +253,7 @@ async fn conflicting_users_are_replaced_only_on_request() {
     }
     assert_eq!(directory.user(UserId(1)).unwrap().name.as_str(), "plain:root");
     assert_eq!(directory.user(bystander.id), Some(&bystander));
-    // The user of bcs-api gets the clusters and permissions of the deleted user with the same name.
+    // The imported user gets the clusters and permissions of the deleted user with the same name.
     let alice = directory.user(UserId(5)).unwrap();
     assert_eq!(alice.name.as_str(), "plain:alice");
     let current = |cluster: &Cluster| directory.cluster(&cluster.id).unwrap().clone();

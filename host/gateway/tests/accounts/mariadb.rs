@@ -16,13 +16,14 @@ use sqlx::{AnyConnection, Connection as _, query, raw_sql};
 
 use crate::ensemble::KEEPER;
 
-/// The environment variable with the directory of the server. Without it, `PATH` is searched.
+/// The environment variable with the directory of MariaDB's programs. Without it, they are searched in `PATH`.
 const DIRECTORY: &str = "ADMITTANCE_TEST_MARIADB";
 
-/// The timeout of operations that should always succeed, long enough for a busy machine.
+/// The timeout of operations that always succeed. It is long enough for a busy machine.
 const NEVER: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// Options for little memory and a fast start. Data survives a kill of the program, but not a power failure.
+/// The options with which the server needs little memory and starts fast. Its data survives when the program is killed,
+/// but not a power failure.
 const OPTIONS: [&str; 7] = [
     "--no-defaults",
     "--user=root",
@@ -33,7 +34,7 @@ const OPTIONS: [&str; 7] = [
     "--performance-schema=OFF",
 ];
 
-/// A server that is killed when this is dropped, or when this process ends.
+/// A MariaDB server that is killed when this value is dropped or when the test process ends.
 #[derive(Debug)]
 pub(crate) struct MariaDb {
     directory: PathBuf,
@@ -77,7 +78,7 @@ impl MariaDb {
         server
     }
 
-    /// Starts the server again with its previous data.
+    /// Starts the killed server again with its data.
     pub(crate) fn start_again(&mut self) {
         let log = self.directory.join("log");
         let socket = self.directory.join("socket");
@@ -116,7 +117,7 @@ impl MariaDb {
 
     pub(crate) fn stop(&mut self) {
         if let Some(mut keeper) = self.keeper.take() {
-            // When its input is closed, the keeper kills the server and then exits.
+            // The keeper notices that its input is closed. Then it kills the server and exits.
             drop(keeper.stdin.take());
             let _ = keeper.wait();
         }
@@ -126,7 +127,7 @@ impl MariaDb {
     pub(crate) async fn database(&self) -> MySqlConfig {
         let name = format!("test{:016x}", fastrand::u64(..));
         let mut connection = self.connect("mysql").await;
-        // The name has only hexadecimal digits, so it needs no quotes.
+        // The name can be used without quotes, because it contains only letters and digits.
         let create = sqlx::AssertSqlSafe(format!("CREATE DATABASE {name} CHARACTER SET utf8mb4"));
         raw_sql(create).execute(&mut connection).await.unwrap();
         MySqlConfig {
@@ -148,7 +149,7 @@ impl MariaDb {
         AnyConnection::connect(&url).await.unwrap()
     }
 
-    /// Runs statements without parameters.
+    /// Runs statements without parameters in this database.
     pub(crate) async fn run(&self, database: &str, statements: &[&'static str]) {
         let mut connection = self.connect(database).await;
         for statement in statements {
@@ -164,7 +165,7 @@ impl Drop for MariaDb {
     }
 }
 
-/// Returns the server that the tests share. Each test has a database of its own.
+/// Returns the MariaDB server that all tests share. Each test has its own database in it.
 pub(crate) fn shared() -> &'static MariaDb {
     static SHARED: OnceLock<MariaDb> = OnceLock::new();
     SHARED.get_or_init(MariaDb::start)

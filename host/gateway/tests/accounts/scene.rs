@@ -12,7 +12,7 @@ use crate::mariadb;
 pub(crate) const NEVER: Duration = Duration::from_secs(60);
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The users and clusters of a gateway. The gateway reads its database repeatedly until this is dropped.
+/// The users and clusters of a gateway under test. The gateway keeps reading its database until this value is dropped.
 pub(crate) struct Scene {
     pub(crate) accounts: Accounts,
     pub(crate) directory: Arc<TempDir>,
@@ -28,13 +28,13 @@ impl Scene {
     }
 
     pub(crate) async fn mysql() -> Self {
-        // The call blocks while the server starts.
+        // A blocking thread is needed, because `shared` blocks while the server starts.
         let server = tokio::task::spawn_blocking(mariadb::shared).await.unwrap();
         let database = DatabaseConfig::MySql(server.database().await);
         Self::start(Arc::new(tempfile::tempdir().unwrap()), database, DAY).await
     }
 
-    /// Returns a scene for each kind of database.
+    /// Returns two gateways for the same test: one with SQLite and one with MariaDB.
     pub(crate) async fn all() -> [Self; 2] {
         [Self::sqlite().await, Self::mysql().await]
     }
@@ -58,7 +58,7 @@ impl Scene {
         scene
     }
 
-    /// Returns another gateway with the same database and keys.
+    /// Returns another gateway that uses the same database and keys.
     pub(crate) async fn another(&self) -> Self {
         Self::start(self.directory.clone(), self.database.clone(), DAY).await
     }
@@ -71,7 +71,7 @@ impl Scene {
         self.directory.path().join("keys")
     }
 
-    /// Waits until the directory satisfies the condition, and returns it.
+    /// Waits until the directory of the gateway fulfils the condition `is`, and returns the directory.
     pub(crate) async fn until(&self, what: &str, is: impl Fn(&Directory) -> bool) -> Arc<Directory> {
         let mut changes = self.accounts.changes();
         let like_this = changes.wait_for(|directory| directory.as_deref().is_some_and(&is));
@@ -138,7 +138,7 @@ pub(crate) fn report(token: &str) -> Report {
     }
 }
 
-/// Adds a new key at the beginning of the file.
+/// Adds a new key at the beginning of the key file, so that it encrypts new secrets. Returns the new key as text.
 pub(crate) fn prepend_key(path: &std::path::Path) -> String {
     let old = std::fs::read_to_string(path).unwrap();
     let next = path.with_extension("next");

@@ -1,4 +1,4 @@
-//! An agent's cluster: its credentials, and the addresses of its API servers.
+//! The cluster to which an agent belongs: its credentials, and the addresses of its API servers.
 
 use std::{
     io,
@@ -24,41 +24,42 @@ use super::{
 };
 use crate::yaml;
 
-/// The largest file with credentials, in bytes. Tokens and CAs have a few kilobytes.
+/// The largest file with credentials that an agent reads, in bytes. Usual tokens and CAs have a few kilobytes.
 const LARGEST_FILE: u64 = 1 << 20;
 const LARGEST_REPLY: usize = 1 << 20;
-/// The path of the endpoints of all API servers, which the API servers keep up to date.
+/// The path of the endpoints with the addresses of all API servers. The API servers keep these endpoints up to date.
 const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints/kubernetes";
-/// The name of the API servers' port in the endpoints.
+/// In the endpoints, the name of the port at which the API servers listen.
 const PORT: &str = "https";
-/// The name in the certificate of every API server.
+/// The name for which the certificate of every API server is valid.
 const SERVER_NAME: &str = "kubernetes";
 
 /// The source of the credentials that an agent reports.
 #[derive(Clone, Debug)]
 pub enum AgentCredentials {
-    /// The token of a service account, and the CA of the API server. The token is replaced while the agent runs.
+    /// The files with the token of a service account and the CA of the API server. The token is replaced while the
+    /// agent runs.
     ServiceAccount { token: PathBuf, ca: PathBuf },
-    /// The current context of a kubeconfig. Its user must have a token.
+    /// The current context of this kubeconfig. The user of the context must have a token.
     Kubeconfig(PathBuf),
 }
 
-/// The source of the addresses of the API servers.
+/// The source of the API servers' addresses that an agent reports.
 #[derive(Clone, Debug)]
 pub enum ApiServers {
     /// The configured addresses, each `https://{host}:{port}`.
     Listed(Vec<Uri>),
-    /// The endpoints of the Service `default/kubernetes`, read from this API server, or else from the API server of the
-    /// kubeconfig.
+    /// The endpoints of the Service `default/kubernetes`. They are read from this API server, or without one, from the
+    /// API server in the kubeconfig.
     Endpoints(Option<Uri>),
 }
 
-/// Credentials as they were read from their source.
+/// The credentials of a cluster, as an agent read them.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct ReadCredentials {
     pub(super) token: String,
     pub(super) ca: String,
-    /// The server of the kubeconfig.
+    /// The API server in the kubeconfig, if the credentials come from one.
     server: Option<Uri>,
 }
 
@@ -87,7 +88,8 @@ impl AgentCredentials {
 }
 
 impl ApiServers {
-    /// Returns the addresses of the API servers: configured ones in their order, or those of the endpoints, sorted.
+    /// Returns the addresses of the API servers. Configured addresses keep their order. Addresses from the endpoints
+    /// are sorted.
     pub(super) async fn list(&self, credentials: &ReadCredentials) -> Result<Vec<Uri>, AgentError> {
         match self {
             Self::Listed(servers) => Ok(servers.clone()),
@@ -102,7 +104,7 @@ impl ApiServers {
         }
     }
 
-    /// Returns the addresses to use until the endpoints can be read.
+    /// Returns the addresses of API servers that are used until the endpoints have been read.
     pub(super) fn fallback(&self, credentials: &ReadCredentials) -> Vec<Uri> {
         match self {
             Self::Listed(servers) => servers.clone(),
@@ -216,7 +218,7 @@ struct Kubeconfig {
     users: Vec<NamedEntry>,
 }
 
-/// A named entry in a list of the kubeconfig.
+/// A cluster, context or user in a kubeconfig, with its name.
 #[derive(Deserialize)]
 struct NamedEntry {
     name: String,
@@ -323,7 +325,7 @@ mod tests {
         let path = |name: &str| directory.path().join(name);
         fs::write(path("text"), " text\n").unwrap();
         fs::write(path("bytes"), b"\xff").unwrap();
-        // Opening a FIFO for reading would block until it has a writer.
+        // A FIFO without a writer: to open it for reading would block.
         mkfifoat(CWD, path("fifo"), Mode::RUSR).unwrap();
         for (token, ca, expected) in [
             ("text", "text", None),

@@ -4,7 +4,7 @@ use tokio_tungstenite::{WebSocketStream, tungstenite::protocol::Role};
 use super::*;
 use crate::tunnel::{LARGEST_OF_AGENT, connection::MOST_HELD, websocket_config};
 
-/// Connects the gateway's end and the agent's end of a WebSocket.
+/// Returns the two ends of a WebSocket: the gateway's end and the agent's end.
 async fn socket() -> [WebSocketStream<DuplexStream>; 2] {
     let (ours, theirs) = tokio::io::duplex(64 << 10);
     let config = Some(websocket_config(LARGEST_OF_AGENT));
@@ -14,7 +14,7 @@ async fn socket() -> [WebSocketStream<DuplexStream>; 2] {
     ]
 }
 
-/// Returns the gateway's side of a tunnel, with this budget.
+/// Returns the gateway's side of a tunnel whose connections are charged to this budget.
 fn gateway(budget: &Arc<Budget>, socket: WebSocketStream<DuplexStream>) -> Session {
     let (session, outgoing) = Session::new(budget.clone());
     let running = session.clone();
@@ -22,12 +22,13 @@ fn gateway(budget: &Arc<Budget>, socket: WebSocketStream<DuplexStream>) -> Sessi
     session
 }
 
-/// Opens a connection that is charged to the budget of its tunnel.
+/// Opens a connection in the tunnel. It is charged to the budget of the tunnel.
 async fn open(session: &Session, to: TunnelDestination) -> io::Result<DuplexStream> {
     session.open(to, session.budget()).await
 }
 
-/// Returns a gateway's side of a tunnel to an agent that connects to this address only, and the task of the agent.
+/// Returns the gateway's side of a tunnel, and the task of the agent at the other side, which connects only to this
+/// address.
 async fn tunnel(allowed: String) -> (Session, tokio::task::JoinHandle<String>) {
     let [ours, theirs] = socket().await;
     let agent = tokio::spawn(serve_agent(theirs, vec![allowed]));
@@ -74,7 +75,7 @@ async fn connections_through_a_tunnel_carry_data_and_end_on_both_sides() {
     while !session.0.connections.lock().is_empty() {
         tokio::task::yield_now().await;
     }
-    // All sent bytes are echoed, although no buffer holds all of them.
+    // All sent bytes come back, although they do not fit into the buffers.
     let (mut read, mut write) = tokio::io::split(open(&session, to(&address)).await.unwrap());
     let length = 5 << 20;
     let writing = tokio::spawn(async move {
@@ -136,7 +137,7 @@ impl Attacker {
         self.0.send(Message::Binary(frame)).await.unwrap();
     }
 
-    /// Returns the next frame that ends a connection, or asks to pause it.
+    /// Returns the next frame that ends a connection or asks to pause one. Skips other frames.
     async fn next(&mut self) -> Frame {
         loop {
             if let Message::Binary(bytes) = self.0.next().await.unwrap().unwrap() {
@@ -148,7 +149,8 @@ impl Attacker {
         }
     }
 
-    /// Waits until everything that was sent has been handled.
+    /// Waits until the gateway has handled everything that was sent: it answers the frame for an unknown connection
+    /// only then.
     async fn settle(&mut self) {
         let unknown = 1 << 40;
         self.send(unknown, Content::Data(Bytes::new())).await;
@@ -188,7 +190,8 @@ async fn a_peer_that_ignores_a_pause_loses_the_connection() {
         panic!("it is not ended");
     };
     assert!(why.contains("goes on sending"), "{why}");
-    // The unread bytes are dropped, since nobody may ever read them.
+    // The bytes in the inbox of the ended connection are dropped, so that they do not stay in memory if nobody reads
+    // them.
     let mut all = Vec::new();
     unread.read_to_end(&mut all).await.unwrap();
     assert!(all.len() <= BUFFER, "{}", all.len());
@@ -213,7 +216,7 @@ async fn slow_readers_together_stay_within_the_limit_of_a_tunnel() {
             attacker.send(connection, Content::Data(chunk.clone())).await;
             assert!(budget.used() <= 4 << 20);
         }
-        // Connections that are read lose nothing.
+        // A connection whose bytes are read at once loses nothing.
         attacker.send(9, Content::Data(chunk.clone())).await;
         let mut read = vec![0; CHUNK];
         healthy.read_exact(&mut read).await.unwrap();
@@ -242,7 +245,7 @@ async fn a_connection_is_charged_until_its_reader_has_read_everything() {
     for _ in 0..10 {
         attacker.send(1, Content::Data(chunk.clone())).await;
     }
-    // The other side ends the connection before its bytes were read.
+    // The other side ends the connection before the reader has read its bytes.
     attacker.send(1, Content::Error(EOF.to_owned())).await;
     attacker.settle().await;
     assert!(session.is_used());
@@ -251,7 +254,7 @@ async fn a_connection_is_charged_until_its_reader_has_read_everything() {
         let mut read = vec![0; CHUNK];
         open.read_exact(&mut read).await.unwrap();
     }
-    // A late reader gets all bytes, and then the connection is gone.
+    // The late reader of the ended connection gets all bytes. Then the connection is removed.
     let mut all = Vec::new();
     ended.read_to_end(&mut all).await.unwrap();
     assert_eq!(all.len(), 10 * CHUNK);
