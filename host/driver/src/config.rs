@@ -39,19 +39,20 @@ pub struct Config {
     pub listen: ListenConfig,
     pub admin: Option<AdminConfig>,
     pub front: Box<dyn FrontConfig>,
-    /// The lists of objects at the upstream, which audits read.
+    /// The lists that the driver reads at the upstream, so that audits get all objects that exist there.
     pub lists: Vec<ListConfig>,
     pub limits: Limits,
-    /// The stores of chain definitions. A new definition is written to the first one that accepts it.
+    /// The stores of chain definitions. A new definition is written to the first store that accepts it.
     pub definitions: Vec<Arc<dyn DefinitionPlace>>,
-    /// Whether this replica goes live with a change together with the others, or independently. Default: together if
-    /// replicas read chains as resources, or are BCS drivers with definitions in ZooKeeper; otherwise independently.
+    /// Whether this replica of the driver starts to use a change of the chains together with the other replicas, or as
+    /// soon as it is ready itself. Default: together if replicas read chains as resources, or are BCS drivers with
+    /// definitions in ZooKeeper; otherwise independently.
     pub replicas: Option<SwitchMode>,
     /// The name of the Lease that the leader of the replicas holds. Default: the Lease that `definitions` names.
     pub lease: Option<String>,
-    /// The treatment of an invalid definition in ZooKeeper or in a custom resource.
+    /// What the driver does with an invalid definition in ZooKeeper or in a custom resource.
     pub on_bad_definition: OnBadDefinition,
-    /// The ZooKeeper ensembles for discovery and registration.
+    /// The ZooKeeper ensembles in which the driver discovers servers, and registers itself.
     pub zookeeper: ZooKeeperConfig,
     /// The directory for modules and their compiled forms.
     pub store: StoreConfig,
@@ -63,7 +64,7 @@ pub struct Config {
     pub namespaces: NamespacesConfig,
     /// The Kubernetes cluster in which namespace labels, objects for plugins and permissions of users are looked up.
     pub cluster: Option<ClusterConfig>,
-    /// The addresses of webhooks: each host name with the `host:port` to connect to.
+    /// For each host name of a webhook, the `host:port` to connect to.
     pub resolve: Vec<(String, String)>,
     /// Whether to accept webhooks whose CA has an RSA key of less than 2048 bits.
     pub accepts_short_keys: bool,
@@ -76,12 +77,12 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns the files and directories that contain chain definitions.
+    /// Returns the configured files and directories that contain chain definitions.
     pub fn definition_files(&self) -> impl Iterator<Item = &Path> {
         self.definitions.iter().filter_map(|place| place.path())
     }
 
-    /// Returns whether a change goes live here only after all replicas have prepared it.
+    /// Returns whether this replica of the driver uses a change of the chains only after all replicas have prepared it.
     pub fn goes_live_together(&self) -> bool {
         match self.replicas {
             Some(mode) => mode == SwitchMode::Together,
@@ -95,8 +96,8 @@ impl Config {
         has_leader(&*self.front, &self.definitions, has_ensemble)
     }
 
-    /// Returns a mistake if the two ports have the same address, or if an upstream server has the address of a port.
-    /// This is not checked when the file is read, because arguments of `serve` can replace the addresses.
+    /// Returns a mistake if the driver's two ports have the same address, or if an upstream server has the address of
+    /// one of them. This is not checked when the file is read, because arguments of `serve` can replace the addresses.
     pub fn own_address_mistake(&self, file: &Path) -> Option<Mistake> {
         let listen = self.listen.address;
         let admin = self.admin.as_ref().map(AdminConfig::address);
@@ -120,8 +121,8 @@ impl Config {
         Some(Mistake::new(&location, path, message, "write another address"))
     }
 
-    /// Returns warnings about probable mistakes: world-readable keys, and plain values that YAML 1.1 and YAML 1.2 read
-    /// differently.
+    /// Returns warnings about probable mistakes in the configuration: world-readable keys, and plain values that YAML
+    /// 1.1 and YAML 1.2 read differently.
     pub fn warnings(&self) -> Vec<String> {
         let admin = self.admin.as_ref().and_then(AdminConfig::tls);
         let ports = self.listen.tls.iter().chain(admin.map(|tls| &tls.server));
@@ -135,19 +136,19 @@ impl Config {
     }
 }
 
-/// Returns whether only one of these addresses can be listened on.
+/// Returns whether the two addresses exclude each other, so that a program cannot listen on both.
 fn is_same_listener(one: SocketAddr, other: SocketAddr) -> bool {
     let is_wide = one.ip().is_unspecified() || other.ip().is_unspecified();
     let is_same = one.ip() == other.ip() || is_wide && one.is_ipv4() == other.is_ipv4();
     is_same && one.port() == other.port() && one.port() != 0
 }
 
-/// Whether the replicas of an installation go live with a change together, or each on its own.
+/// Whether the replicas of an installation start to use a change of the chains together, or each on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchMode {
-    /// All replicas go live at the same time, after all have prepared the change.
+    /// All replicas start to use a change at the same time, after all have prepared it.
     Together,
-    /// Each replica goes live as soon as it has prepared the change.
+    /// Each replica starts to use a change as soon as it has prepared it.
     Independently,
 }
 
@@ -156,7 +157,7 @@ keywords!(SwitchMode, "way of going live": Together = "Together", Independently 
 #[derive(Clone, Debug)]
 pub struct ListConfig {
     pub route: ListRoute,
-    /// The headers of the requests for the list. Their values are read from files.
+    /// The headers of the requests that read the list. The value of each header is read from a file.
     pub headers: Vec<(HeaderName, PathBuf)>,
 }
 
@@ -180,9 +181,10 @@ pub fn parse_lease(text: &str) -> Result<String, String> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// The directory. Default: the user's cache directory.
+    /// The directory of the store of modules. Default: the user's cache directory.
     pub directory: Option<PathBuf>,
-    /// The maximum size in bytes; the least recently used modules are removed first. Default: 4 GiB.
+    /// The maximum size of the store of modules, in bytes. If it is exceeded, the least recently used modules are
+    /// removed. Default: 4 GiB.
     pub size_limit: u64,
 }
 
@@ -197,9 +199,9 @@ impl Default for StoreConfig {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryConfig {
-    /// The directory. Default: the user's state directory.
+    /// The directory of the history. Default: the user's state directory.
     pub directory: Option<PathBuf>,
-    /// The number of revisions to keep. Default: 20.
+    /// The number of revisions that the history keeps. Default: 20.
     pub keep: usize,
 }
 
@@ -214,9 +216,9 @@ impl Default for HistoryConfig {
 
 #[derive(Clone, Debug)]
 pub struct ListenConfig {
-    /// The address of the port. Default: 127.0.0.1:8080.
+    /// The address at which the driver listens for clients. Default: 127.0.0.1:8080.
     pub address: SocketAddr,
-    /// The certificate of the port; `None` for plain HTTP.
+    /// The certificate of the port for clients; `None` for plain HTTP.
     pub tls: Option<ServerTls>,
 }
 
@@ -231,40 +233,41 @@ impl Default for ListenConfig {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The maximum size of a body that is read for the chains, in bytes. Default: 7 MiB.
+    /// The maximum size of a request's body that is read for the chains, in bytes. Default: 7 MiB.
     pub body: usize,
-    /// The maximum memory of all bodies together, in bytes. Default: [`BodyBudget::default_for`].
+    /// The maximum memory of all requests' bodies together, in bytes. Default: [`BodyBudget::default_for`].
     pub body_memory: Option<usize>,
-    /// The time within which a body for the chains must arrive. Default: 30 s.
+    /// The time within which a request's body must arrive if it is read for the chains. Default: 30 s.
     pub body_timeout: Duration,
     /// The timeout for the TLS handshake, and for the head of each request. Default: 10 s.
     pub header_timeout: Duration,
-    /// The time after which a client that does not send a body or read a reply is disconnected. Default: 60 s.
+    /// The time after which a client is disconnected because it does not send its request's body, or does not read the
+    /// reply. Default: 60 s.
     pub idle_timeout: Duration,
-    /// The minimum rate at which a client must send an expected body or read a reply, in bytes per second, averaged
+    /// The minimum rate at which a client must send a request's body or read a reply, in bytes per second, averaged
     /// over `idle_timeout`; 0 for no minimum. Default: 512.
     pub minimum_rate: u64,
     /// The maximum number of requests in flight. Default: 1024.
     pub concurrency: usize,
-    /// The maximum number of open watches and tunnels, which do not count as requests in flight. Default: 4096.
+    /// The maximum number of open watches and tunnels, which do not count towards `concurrency`. Default: 4096.
     pub streams: usize,
     /// The idle timeout of a watch or a tunnel. Default: 1 h.
     pub stream_idle_timeout: Duration,
-    /// The maximum number of client connections. Default: as many as the limit on file descriptors allows, with two
-    /// descriptors for each connection.
+    /// The maximum number of client connections. Default: half of the limit on file descriptors, because a connection
+    /// needs two of them.
     pub connections: Option<usize>,
-    /// The timeout for all chains of a request together. Default: 10 s.
+    /// The timeout for all chains that a request passes through, together. Default: 10 s.
     pub request_timeout: Duration,
-    /// The time after a stop signal during which the driver still accepts connections, so that load balancers can
-    /// react: `/readyz` replies 503, and replies ask clients to disconnect. Default: 5 s behind kube-apiserver,
-    /// otherwise 0 s.
+    /// The time after a stop signal during which the driver keeps accepting connections. Meanwhile, `/readyz` replies
+    /// 503 so that load balancers choose other replicas, and all replies ask clients to disconnect. Default: 5 s behind
+    /// kube-apiserver, otherwise 0 s.
     pub shutdown_delay: Duration,
     /// The time after `shutdown_delay` within which requests in flight must finish. Default: 30 s.
     pub shutdown_timeout: Duration,
 }
 
 impl Limits {
-    /// Returns the memory limit of bodies, [`body_memory`](Self::body_memory) or its default.
+    /// Returns the memory limit of requests' bodies, which is [`body_memory`](Self::body_memory) or its default.
     pub(crate) fn body_budget(&self) -> BodyBudget {
         let default = || BodyBudget::default_for(self.body);
         BodyBudget::new(self.body_memory.unwrap_or_else(default))
@@ -303,9 +306,10 @@ pub struct TracingConfig {
     /// The URL to which spans are posted.
     pub endpoint: Uri,
     pub protocol: TracingProtocol,
-    /// The headers of each request. Their values are read from files again for each request.
+    /// The headers of each request to the collector. Their values are read from files again for each request.
     pub headers: Vec<(HeaderName, PathBuf)>,
-    /// The share of traces to sample. It applies only to traces that start in this driver.
+    /// The share of traces to sample. It applies only to traces that begin in this driver, because other traces come
+    /// with a decision.
     pub sampling: Option<Share>,
     pub timeout: Option<Duration>,
     pub tls: ClientTls,

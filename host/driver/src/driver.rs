@@ -33,14 +33,15 @@ use crate::{
 pub enum Error {
     #[error("{setting}: cannot listen on {address}: {source}{}", bind_advice(.source))]
     Bind {
-        /// The setting or argument that contains the address: `listen.address`, `admin.address` or `--listen`.
+        /// The setting or argument that contains the address on which the driver cannot listen: `listen.address`,
+        /// `admin.address` or `--listen`.
         setting: &'static str,
         address: SocketAddr,
         source: std::io::Error,
     },
     #[error("the threads of the admin port cannot be started: {0}")]
     Threads(std::io::Error),
-    /// A setting requires an ensemble to which the driver is not connected.
+    /// A setting requires a ZooKeeper ensemble, but the driver is not connected to it.
     #[error(transparent)]
     NoEnsemble(#[from] NoEnsemble),
     #[error(transparent)]
@@ -55,13 +56,14 @@ pub enum Error {
 #[derive(Clone, Debug, Default)]
 pub struct Connections {
     pub ensembles: Ensembles,
-    /// The Kubernetes cluster that the host uses, to which the driver also forwards requests for custom resources.
+    /// The Kubernetes cluster that the host uses. The driver also forwards clients' requests for custom resources to
+    /// it.
     pub cluster: Option<Cluster>,
-    /// The store of chains in the cluster; `None` if the host reads none there.
+    /// The store of chains in the Kubernetes cluster; `None` if the host reads no chains there.
     pub chains: Option<ChainStore>,
     /// The webhook configurations that the leader of the replicas writes; `None` if it writes none.
     pub webhooks: Option<Webhooks>,
-    /// Whether the replicas go live together. The host must be built with the same setting.
+    /// Whether the replicas start to use a change of the chains together. The host must be built with the same setting.
     pub together: bool,
 }
 
@@ -78,7 +80,7 @@ impl Connections {
     }
 }
 
-/// A driver with open ports. Clients wait until [`run`](Self::run) serves them.
+/// A driver whose ports are open. Clients can connect, but get replies only after [`run`](Self::run) is called.
 #[derive(Debug)]
 pub struct Driver {
     port: Port,
@@ -88,7 +90,8 @@ pub struct Driver {
     front_end: FrontEnd,
     sinks: DecisionSinks,
     registrar: Option<Registrar>,
-    /// The drivers with which this driver agrees on a table in ZooKeeper; `None` if replicas do not agree there.
+    /// The drivers that agree with this driver, through ZooKeeper, on the table of chains to use; `None` if replicas do
+    /// not agree there.
     drivers: Option<Drivers>,
     connections: Connections,
     host: Host,
@@ -124,7 +127,7 @@ impl Driver {
                 .iter()
                 .find_map(|place| place.lease().map(str::to_owned))
         };
-        // The Lease can have the same name as the webhook configurations, because no two installations share that name.
+        // The Lease can have the name of the webhook configurations, because no two installations share that name.
         let of_webhooks = || Some(connections.webhooks.as_ref()?.status().name);
         let configured = lease.or_else(of_definitions).or_else(of_webhooks);
         let lease = configured.unwrap_or_else(|| KubernetesResources::DEFAULT_LEASE.to_owned());
@@ -187,7 +190,8 @@ impl Driver {
         }
     }
 
-    /// Returns the listen address. If port 0 is configured, the address contains the port that the system chose.
+    /// Returns the address at which the driver listens for clients. If port 0 is configured, it contains the port that
+    /// the system chose.
     pub fn address(&self) -> SocketAddr {
         self.port.address
     }
@@ -196,7 +200,7 @@ impl Driver {
         self.admin.as_ref().map(|admin| admin.address)
     }
 
-    /// Serves until shutdown, then finishes requests in flight.
+    /// Serves until shutdown, then lets the requests in flight finish.
     pub async fn run(self, shutdown: Shutdown) -> Stopped {
         let Self {
             port, admin, front, ..
@@ -204,7 +208,8 @@ impl Driver {
         let is_stopping = Arc::new(AtomicBool::new(false));
         let (leader, replicas) =
             leader_and_replicas(&self.connections, self.audits.as_ref(), self.lease, self.drivers);
-        // If nothing else must become ready, the driver is ready as soon as it serves.
+        // If readiness depends neither on other replicas nor on the front end, the driver is ready as soon as it
+        // serves.
         let is_ready = replicas.is_none() && front.becomes_ready().is_none();
         let registrations = self.registrar.map(|registrar| registrar.register(is_ready));
         let observed = Arc::new(StatusSources {
@@ -272,7 +277,7 @@ impl Driver {
     }
 }
 
-/// Returns the leader of the replicas if there is work for one, and the replicas if they go live together.
+/// Returns the leader of the replicas if a leader has work to do, and the replicas if they go live together.
 fn leader_and_replicas(
     connections: &Connections,
     audits: Option<&Audits>,
@@ -304,22 +309,22 @@ fn leader_and_replicas(
     (leader.map(Arc::new), replicas.map(Arc::new))
 }
 
-/// Serves until a graceful stop, and then until all tunnels have closed.
+/// Serves clients until a graceful stop, and then waits until all tunnels have closed.
 async fn serve(front: Arc<dyn Front>, serving: Serving) {
-    // Tunnels run on these threads too, and outlive the connections on which they were opened.
+    // Tunnels run on the same threads as connections, and outlive the connections on which they were opened.
     let (workers, stop) = (serving.workers.clone(), serving.stop.clone());
     let stopping = async {
         stop.graceful.cancelled().await;
         front.stop();
     };
-    // The listener ends only after a graceful stop, so both futures complete.
+    // Both futures complete, because the listener ends after a graceful stop.
     tokio::join!(front.serve(serving), stopping);
     front.tunnels_ended().await;
     drop(workers);
 }
 
-/// Does background work until it is dropped: reloads definitions, certificates, tokens and namespaces when they change,
-/// checks the health of servers, updates metrics, and acts as leader.
+/// Does the driver's background work until the future is dropped: reloads definitions, certificates, tokens and
+/// namespaces when they change, checks the health of servers, updates metrics, and acts as leader.
 async fn follow(
     observed: &StatusSources,
     access: Option<AdminAccess>,

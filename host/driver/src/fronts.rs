@@ -1,5 +1,5 @@
-//! Lists the front ends that a configuration can name. Each has a row in [`FRONTS`] and a module, which reads its
-//! section, serves requests and reports its status.
+//! Lists the front ends that a configuration can name. Each front end has a row in [`FRONTS`], and a module that reads
+//! its section of the configuration, serves requests and reports its status.
 
 mod bcs;
 mod gateway;
@@ -50,7 +50,7 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
         None
     }
 
-    /// Returns the name of the cluster; `None` if it is not configured.
+    /// Returns the name of the cluster to which the front end belongs; `None` if it is not configured.
     fn cluster(&self) -> Option<&str> {
         None
     }
@@ -60,7 +60,8 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
         None
     }
 
-    /// Returns the servers of the upstream; an empty list without an upstream, or if they are discovered.
+    /// Returns the configured servers of the upstream. The list is empty without an upstream, or if its servers are
+    /// discovered.
     fn servers(&self) -> &[Server] {
         &[]
     }
@@ -81,10 +82,10 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Fails if this front end has no replaceable servers; the error says why.
+    /// Fails with a reason if this front end has no servers that can be replaced.
     fn set_servers(&mut self, servers: Vec<Server>) -> Result<(), &'static str>;
 
-    /// Connects to the upstream to read its lists; returns `None` if there is no control plane.
+    /// Returns a connection to the upstream, through which its lists are read; `None` if there is no control plane.
     ///
     /// # Errors
     ///
@@ -93,7 +94,7 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Returns whether the replicas use the cluster's ZooKeeper ensemble to agree on the live table.
+    /// Returns whether the replicas use the cluster's ZooKeeper ensemble to agree on the table of chains to use.
     fn agrees_in_zookeeper(&self) -> bool {
         false
     }
@@ -148,7 +149,8 @@ pub struct StartContext<'a> {
 pub struct StartedFront {
     pub(crate) front: Arc<dyn Front>,
     pub(crate) registrar: Option<Registrar>,
-    /// The drivers with which this driver could agree on a table in ZooKeeper; `None` without a ZooKeeper ensemble.
+    /// The drivers with which this driver can agree, through ZooKeeper, on the table of chains to use; `None` without a
+    /// ZooKeeper ensemble.
     pub(crate) drivers: Option<Drivers>,
 }
 
@@ -169,7 +171,7 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
     /// Returns all upstreams to which requests are forwarded.
     fn upstreams(&self) -> Vec<Upstream>;
 
-    /// Returns the dialect in which console users may write HTTP requests; `None` if they cannot.
+    /// Returns the dialect whose HTTP requests users can write in the console; `None` if they cannot write any.
     fn dialect(&self) -> Option<Arc<dyn Dialect>> {
         None
     }
@@ -204,7 +206,7 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Waits until the front end can answer requests; `None` if no wait is needed after its start.
+    /// Returns a future that completes once the front end can answer requests; `None` if it can do so from the start.
     fn becomes_ready(&self) -> Option<BoxFuture<'_, ()>> {
         None
     }
@@ -240,12 +242,12 @@ pub(crate) trait FrontService: Clone + Debug + Send + Sync + 'static {
     fn reply(&self, path: &str, end: &EndReason<'_>) -> Response<Body>;
 }
 
-/// A reply, with fields for the access log.
+/// A reply to a client, with fields for the access log.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) response: Response<Body>,
     pub(crate) passage: Option<Passage>,
-    /// For requests to a gateway: the cluster and the user.
+    /// The cluster and the user of a request to a gateway; `None` for other front ends.
     pub(crate) recipient: Option<Recipient>,
 }
 
@@ -262,11 +264,11 @@ impl From<Response<Body>> for Answer {
 /// A front end's configuration, and the lists of its upstream.
 pub(crate) type FrontSection = (Box<dyn FrontConfig>, Vec<ListConfig>);
 
-/// A kind of front end. `read` gets the section below `dialect`, and the fields of the whole file.
+/// A kind of front end. `read` gets the section of this front end below `dialect`, and the fields of the whole file.
 #[derive(Clone, Copy)]
 struct FrontRow {
     key: &'static str,
-    /// A minimal valid section, for error messages.
+    /// A minimal valid section of the front end, for error messages.
     example: &'static str,
     read: fn(&Node<'_>, &mut Fields<'_>, Sections<'_>) -> Option<FrontSection>,
     admin_routes: fn() -> Vec<Route>,
@@ -279,12 +281,12 @@ pub(crate) fn admin_routes() -> Vec<Route> {
 
 static FRONTS: [FrontRow; 4] = [bcs::ROW, proxy::ROW, reviews::ROW, gateway::ROW];
 
-/// Reads `dialect` and the sections whose meaning depends on it.
+/// Reads `dialect`, and the sections that have another meaning for each front end.
 pub(crate) fn read(fields: &mut Fields<'_>, sections: Sections<'_>) -> Option<FrontSection> {
     let examples = enumerated(FRONTS.map(|row| format!("`{}`", row.example)), "or");
     let fix = format!("write one below `dialect`: {examples}");
     let Some((row, node)) = fields.get_required("dialect", &fix, |node| choose(node, &examples)) else {
-        // Without a valid dialect, the sections that depend on it are still read, to report their mistakes.
+        // If `dialect` is invalid, the sections that depend on it are read only to report their mistakes.
         fields.get_optional("registration", |node| bcs::registration(node, None, sections));
         upstream_section(fields, sections);
         return None;
@@ -300,7 +302,7 @@ fn choose<'a>(node: &Node<'a>, examples: &str) -> Option<(&'static FrontRow, Nod
             let row = FRONTS.iter().find(|row| row.key == *key)?;
             Some((row, node.clone()))
         }
-        // `fields` reports the unknown key, with the name that was probably meant.
+        // The key is unknown. `fields` reports it, and suggests the key that was probably meant.
         [] if !node.children().is_empty() => None,
         [] => node.reject("no dialect is configured", format!("write {examples}")),
         _ => {
@@ -310,7 +312,7 @@ fn choose<'a>(node: &Node<'a>, examples: &str) -> Option<(&'static FrontRow, Nod
     }
 }
 
-/// Reports `registration` as a mistake for a front end that other programs do not discover.
+/// Reports a mistake if `registration` is set for a front end that does not register itself for discovery.
 fn refuse_registration(fields: &mut Fields<'_>) {
     let why = "only drivers of the dialect `bcs` and gateways are registered";
     fields.refuse("registration", why, "remove it");

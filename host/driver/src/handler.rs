@@ -33,12 +33,12 @@ use crate::{
     metric_names, trace,
 };
 
-/// The `Retry-After` in replies to requests that exceed the limit.
+/// The `Retry-After` in replies to requests that are refused because too many are in flight.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 const TOO_MANY_REQUESTS: &str = "too many requests are in flight; try again later";
 
-/// Serves a front end at a port. Requests and streams beyond the limits are refused at once. While `is_stopping`,
-/// replies ask clients to close their connections.
+/// Serves a front end at a port. Requests and streams that exceed the limits are refused at once. While `is_stopping`,
+/// all replies ask clients to close their connections.
 #[derive(Debug)]
 pub(crate) struct Serving {
     pub(crate) listener: Listener,
@@ -68,7 +68,7 @@ impl Serving {
     }
 }
 
-/// A service with a limit on its requests in flight.
+/// Answers requests with a front end, up to a maximum number of requests in flight.
 #[derive(Debug)]
 struct FrontHandler<S>(Arc<FrontState<S>>);
 
@@ -89,14 +89,14 @@ struct FrontState<S> {
     metrics: FrontMetrics,
 }
 
-/// The metrics of all requests. They are kept because finding a metric by its labels takes longer than counting.
+/// The metrics of all requests. The handles are kept because finding a metric by its labels takes longer than counting.
 #[derive(Debug)]
 struct FrontMetrics {
     requests_in_flight: Gauge,
     streams_open: Gauge,
     durations: Histogram,
-    /// The counters of successful replies, in the order of [`PASSAGES`]. Other counters are needed rarely, so they are
-    /// looked up each time.
+    /// The counters of successful replies, in the order of [`PASSAGES`]. Replies with errors are rarer, so their
+    /// counters are not kept.
     successes: [OnceLock<Counter>; PASSAGES.len()],
 }
 
@@ -125,7 +125,7 @@ impl FrontMetrics {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-/// A group of requests with a common limit.
+/// A group of requests that share a limit on the number in flight.
 enum RequestClass {
     Request,
     /// A watch or a tunnel, which may stay open for long.
@@ -147,8 +147,8 @@ impl RequestClass {
             let mut accepted = request.headers().get_all(ACCEPT).iter();
             accepted.any(|value| value.as_bytes().starts_with(b"text/event-stream"))
         };
-        // Kubernetes still supports an older form of watches, with `/watch/` in the path. A cluster's prefix may
-        // precede that path.
+        // Kubernetes supports an older form of watches, which has `/watch/` in the path instead of the query. A cluster's
+        // prefix may precede that path.
         let is_watch_path = || {
             let mut segments = request.uri().path().split('/');
             let of_group = segments.find(|segment| matches!(*segment, "api" | "apis")) == Some("apis");
@@ -174,7 +174,7 @@ impl<S: FrontService> FrontState<S> {
         }
     }
 
-    /// Answers a request within the limits.
+    /// Answers a request unless too many requests of its class are in flight.
     async fn answer(
         &self,
         path: &str,
@@ -201,7 +201,7 @@ impl<S: FrontService> FrontState<S> {
                     answer.response = answer.response.map(|body| Body::new(GuardedBody::new(body, in_flight)));
                     return answer;
                 }
-                // The front end only sees that the body ended early. The stall says why.
+                // The front end sees only that the body ended early, so the reason for the stall is taken instead.
                 Some(stall) => stall,
             }
         };
@@ -329,7 +329,7 @@ mod tests {
             ("POST", "/api/v1/watch/pods", &[], false),
             ("GET", "/log?follow=true", &[], true),
             ("GET", "/events", &[("accept", "text/event-stream")], true),
-            // A watch is always a GET.
+            // A watch is always a GET, so this POST is not one.
             ("POST", "/pods?watch=true", &[], false),
             (
                 "GET",

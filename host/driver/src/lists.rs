@@ -21,15 +21,15 @@ use tokio::{
 
 use crate::config::{Config, ListConfig};
 
-/// The maximum size of a reply, in bytes.
+/// The maximum size of the upstream's reply to a request for a list or an object, in bytes.
 const LIMIT: usize = 64 << 20;
 /// The maximum size of a header's value, in bytes.
 const HEADER_LIMIT: u64 = 64 << 10;
-/// The number of objects that are fetched concurrently.
+/// The number of listed objects that are fetched concurrently.
 const CONCURRENT: usize = 16;
-/// The maximum number of requests that [`Lists::read`] passes on in one group.
+/// The maximum number of requests that [`Lists::read`] passes to its callback at once.
 const AT_ONCE: usize = 64;
-/// The length to which the text of an error reply is cut, in bytes.
+/// The number of bytes of an error reply that are quoted in messages.
 const EXCERPT: usize = 300;
 
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +69,7 @@ pub struct IncompleteList {
 
 #[derive(Debug)]
 pub struct Lists {
-    /// The connection to the upstream. Dropping it stops the discovery of servers.
+    /// The connection to the upstream. Dropping it stops the discovery of the upstream's servers.
     upstream: ConnectedUpstream,
     dialect: Arc<dyn Dialect>,
     timeout: Duration,
@@ -84,7 +84,7 @@ struct OpenedList {
     headers: HeaderMap,
 }
 
-/// The number of items that could not be read, and a reason.
+/// The number of a list's items that could not be read, and the reason for one of them.
 #[derive(Debug, Default)]
 struct Unreadable {
     count: usize,
@@ -137,7 +137,7 @@ impl Lists {
         }))
     }
 
-    /// Reads all lists. Passes to `take`, in groups, the requests that would create the listed objects. Returns the
+    /// Reads all lists. The requests that would create the listed objects are passed to `take` in groups. Returns the
     /// lists that could not be read completely.
     pub async fn read(&self, mut take: impl AsyncFnMut(Vec<Request>)) -> Vec<IncompleteList> {
         let mut unread = Vec::new();
@@ -171,7 +171,7 @@ impl Lists {
             let target = list.route.page_path(path, self.page, token.as_deref());
             let (headers, body) = self.get(list, &target).await?;
             let page = list.route.page(&headers, &body)?;
-            // The items are copies, so the body can be freed.
+            // The items of the page are copies, so the body's memory can be freed.
             drop(body);
             let reading = stream::iter(&page.items).map(|item| self.request(list, item.get()));
             let mut requests = reading.buffer_unordered(CONCURRENT).chunks(AT_ONCE);

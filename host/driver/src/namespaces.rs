@@ -9,7 +9,7 @@ use admittance_definitions::{
 };
 use admittance_watch::FileValue;
 
-/// The source of namespace labels without a cluster.
+/// Where the driver finds the labels of namespaces if it uses no cluster.
 #[derive(Clone, Debug)]
 pub enum NamespacesConfig {
     Listed(StaticNamespaces),
@@ -36,7 +36,8 @@ impl FileNamespaces {
         FileValue::load([path.clone()], move || read(&path)).map(Self)
     }
 
-    /// Reloads the file when it changes, and keeps the previous content if the file is invalid. Never completes.
+    /// Reloads the file of namespaces when it changes. If the new content is invalid, the previous content is kept.
+    /// Never completes.
     pub(crate) async fn follow(self) {
         let report = |loaded: Result<&StaticNamespaces, &str>| {
             if let Err(mistakes) = loaded {

@@ -1,4 +1,4 @@
-//! Lists the places in which definitions can be stored. Each kind of place has a row in [`PLACES`] and a module.
+//! Lists the kinds of places in which definitions can be stored. Each kind has a row in [`PLACES`] and a module.
 
 mod custom_resources;
 mod files;
@@ -21,39 +21,42 @@ use crate::{Connections, FrontConfig, config::Sections};
 
 /// A configured place where definitions are stored.
 pub trait DefinitionPlace: Any + Debug + Send + Sync {
-    /// Returns the place's name in messages, such as `zookeeper:/blueking/admissionwebhook`. It identifies the place.
+    /// Returns a name that identifies the place in messages, such as `zookeeper:/blueking/admissionwebhook`.
     fn name(&self) -> String;
 
-    /// Returns the stores of the place, which use `connections`. A place with files has no stores, because the host
-    /// reads files itself.
+    /// Returns the stores of the place, which read definitions through `connections`. A place that consists of files
+    /// returns no stores, because the host itself reads files.
     fn stores(&self, connections: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, PlaceError>;
 
     fn path(&self) -> Option<&Path> {
         None
     }
 
-    /// Returns whether replicas with this front end share the place, so that they go live together by default.
+    /// Returns whether the replicas of this front end all read the same place, so that they go live together by
+    /// default.
     fn is_shared(&self, _front: &dyn FrontConfig) -> bool {
         false
     }
 
-    /// Returns the name of the Lease that the leader of the replicas holds; `None` if the place needs no leader.
+    /// Returns the name of the Lease that the leader of the replicas holds; `None` if replicas can read the place
+    /// without a leader.
     fn lease(&self) -> Option<&str> {
         None
     }
 
-    /// Returns the modules, webhooks and grants that namespaced chains may use; `None` without such chains.
+    /// Returns the modules, webhooks and grants that the place's namespaced chains may use; `None` if it has no such
+    /// chains.
     fn namespaced(&self) -> Option<&NamespacedChains> {
         None
     }
 
-    /// Returns the policy systems, such as Kyverno, whose policies are read from the cluster.
+    /// Returns the policy systems, such as Kyverno, whose policies this place reads from the cluster.
     fn policies(&self) -> &[PolicySystem] {
         &[]
     }
 }
 
-/// The reason why the definitions of a place cannot be read.
+/// Why the definitions of a place cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     #[error(transparent)]
@@ -82,7 +85,7 @@ pub fn with_definitions(
     Ok(builder)
 }
 
-/// A kind of place, and the function that reads its section.
+/// A kind of place for definitions, and the function that reads its section of the configuration.
 #[derive(Clone, Copy)]
 struct PlaceRow {
     key: &'static str,
@@ -97,7 +100,7 @@ pub(crate) fn read(node: &Node<'_>, sections: Sections<'_>) -> Option<Vec<Arc<dy
         let Some(place) = read_place(entry, sections) else {
             continue;
         };
-        // A place that is listed twice would be read twice.
+        // The definitions of a place that is listed twice would be loaded twice.
         if place.path().is_none() && places.iter().any(|other| other.name() == place.name()) {
             entry.wrong("this store is listed twice", "remove it");
         }

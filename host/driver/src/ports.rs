@@ -23,7 +23,7 @@ use crate::{
 };
 
 const ADMIN_CONNECTIONS: usize = 256;
-/// The time for which requests to the admin port may still be answered at shutdown.
+/// The time for which requests to the admin port are answered after the driver has stopped serving clients.
 const ADMIN_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Port {
     }
 }
 
-/// Returns advice to append to the message about an address that cannot be listened on; empty if there is none.
+/// Returns advice for the message that an address cannot be listened on; empty if there is none for this error.
 pub fn bind_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -90,7 +90,7 @@ fn connection_limits(limits: &Limits, upstream_timeout: Option<Duration>) -> Con
         transfer: TransferLimits {
             client: limits.idle_timeout,
             minimum_rate: limits.minimum_rate,
-            // Without an upstream, only the timeout of streams applies to replies.
+            // Without an upstream, the port limits the time of replies only as it limits streams.
             upstream: upstream_timeout.unwrap_or(limits.stream_idle_timeout),
             stream: limits.stream_idle_timeout,
         },
@@ -104,18 +104,18 @@ pub struct AdminPort {
     pub(crate) address: SocketAddr,
     pub(crate) tls: Option<ServerTls>,
     pub(crate) access: AdminAccess,
-    /// The memory limit of bodies, which all ports share.
+    /// The memory limit of requests' bodies, which all ports share.
     pub(crate) bodies: BodyBudget,
     metrics: RenderMetrics,
     service: AdminService,
-    /// The thread that serves connections and answers probes.
+    /// The thread that serves the admin port's connections and answers probes.
     _thread: ServingThread,
     server: JoinHandle<()>,
     stop: Stop,
 }
 
 impl AdminPort {
-    /// Opens the port; returns `None` if it is not configured. `metrics` renders the reply to `/metrics`.
+    /// Opens the admin port; returns `None` if it is not configured. `metrics` renders the reply to `/metrics`.
     pub async fn open(config: &Config, metrics: RenderMetrics) -> Result<Option<Self>, Error> {
         let Some(admin) = &config.admin else {
             return Ok(None);
@@ -148,12 +148,13 @@ impl AdminPort {
         }))
     }
 
-    /// Returns the address. If port 0 is configured, the address contains the port that the system chose.
+    /// Returns the address of the admin port. If port 0 is configured, the address contains the port that the system
+    /// chose.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Starts to serve the whole API.
+    /// Makes the admin port serve the whole API, not only metrics and probes.
     pub(crate) fn start(&self, observed: Arc<StatusSources>, decisions: Option<DecisionDatabase>) {
         let mut extensions = Extensions::new();
         if let Some(accounts) = observed.front.accounts() {

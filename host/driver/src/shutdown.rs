@@ -1,4 +1,4 @@
-//! Shuts the driver down. Until a timeout, requests in flight may finish.
+//! Shuts the driver down. Requests in flight may finish until a timeout.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -57,7 +57,7 @@ impl Shutdown {
         }
     }
 
-    /// Waits for `work`; returns `None` if the second signal comes first.
+    /// Waits for `work`; returns `None` if the second stop signal comes first.
     async fn until_second_signal(&self, work: impl Future<Output = ()>) -> Option<()> {
         self.now.run_until_cancelled(work).await
     }

@@ -82,21 +82,21 @@ pub(crate) struct StatusSources {
     pub(crate) front: Arc<dyn Front>,
     pub(crate) address: SocketAddr,
     pub(crate) admin: Option<SocketAddr>,
-    /// The TLS of the listen port and of the admin port.
+    /// The TLS settings of the port for clients and of the admin port.
     pub(crate) tls: [Option<ServerTls>; 2],
     pub(crate) ensembles: Ensembles,
     pub(crate) cluster: Option<Cluster>,
     pub(crate) webhooks: Option<Webhooks>,
     pub(crate) audits: Option<Audits>,
     pub(crate) leader: Option<Arc<Leader>>,
-    /// The replicas; `None` unless they go live together.
+    /// The replicas of the driver; `None` unless they go live together.
     pub(crate) replicas: Option<Arc<Replicas>>,
     pub(crate) registrations: Registrations,
     pub(crate) is_stopping: Arc<AtomicBool>,
 }
 
 impl StatusSources {
-    /// Returns the reason why requests should go to other replicas; `None` if this replica is ready.
+    /// Returns why load balancers should send requests to other replicas; `None` if this replica is ready.
     pub(crate) fn not_ready(&self) -> Option<&'static str> {
         let replicas = self.replicas.as_deref();
         if replicas.is_some_and(|replicas| !replicas.is_ready(&self.host)) {

@@ -21,8 +21,8 @@ pub use self::export::{Traces, TracesError};
 /// The length to which paths in spans are cut, in bytes.
 const PATH_LIMIT: usize = 1024;
 
-/// Begins the span of a request if spans are exported, and writes it to the headers as the parent of further spans.
-/// Also returns the context of the trace.
+/// Begins the span of a request if spans are exported, and writes it to the request's headers, so that the next
+/// server's spans become its children. Also returns the context of the trace.
 pub(crate) fn begin<B>(request: &mut Request<B>, client: &Client) -> (Span, Option<TraceContext>) {
     let received = trace_context(request.headers_mut());
     let path = request.uri().path();
@@ -44,7 +44,7 @@ pub(crate) fn begin<B>(request: &mut Request<B>, client: &Client) -> (Span, Opti
         return (span, received);
     }
     if let Some(received) = received {
-        // This fails if another subscriber handles the span. The span then has no ids.
+        // If another `tracing` subscriber handles the span, this fails, and the span has no ids.
         let _ = span.set_parent(Context::new().with_remote_span_context(remote(&received)));
     }
     inject(&span, request.headers_mut());
@@ -61,7 +61,8 @@ pub(crate) fn end(span: &Span, uid: &str, status: StatusCode, passage: &str) {
     }
 }
 
-/// Returns the name of the span. All unknown methods share a name, because clients can invent any number of them.
+/// Returns the name of a request's span. All unknown methods share a name, because clients can invent any number of
+/// them.
 fn name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

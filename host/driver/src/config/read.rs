@@ -34,7 +34,7 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
 
-/// Facts about some sections of the file, which are needed to read other sections.
+/// Facts about sections of the configuration file that the readers of its other sections need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sections<'a> {
     pub(crate) listen: &'a ListenConfig,
@@ -96,7 +96,7 @@ fn config(root: &Node<'_>) -> Option<Config> {
     let replicas = fields.get_optional("replicas", |node| switch_mode(node, has_leader));
     let on_bad_definition = fields.get_or_default("onBadDefinition", Node::word);
     let zookeeper = fields.get_or_default("zookeeper", zookeeper::zookeeper);
-    // The former key `cache` is refused. Only a file that has the key gets a message that mentions it.
+    // The key `cache` was renamed, so it is refused. The message mentions it only if the file contains it.
     if fields.has("cache") {
         fields.refuse(
             "cache",
@@ -163,7 +163,7 @@ pub(crate) fn namespace(text: &str) -> Result<String, String> {
         })
 }
 
-/// Reads whether replicas go live together, which requires that they have a leader.
+/// Reads the configured [`SwitchMode`]. Going live together is a mistake if the replicas have no leader.
 fn switch_mode(node: &Node<'_>, has_leader: bool) -> Option<SwitchMode> {
     let mode = node.word()?;
     if mode == SwitchMode::Together && !has_leader {

@@ -50,7 +50,8 @@ pub(super) const ROW: FrontRow = FrontRow {
 
 #[async_trait]
 impl FrontConfig for GatewayConfig {
-    /// Returns the Kubernetes dialect's name, because a gateway has chains only for requests to Kubernetes clusters.
+    /// Returns the name of the Kubernetes dialect, because a gateway's chains are only for requests to Kubernetes
+    /// clusters.
     fn dialect_name(&self) -> &str {
         "kubernetes"
     }
@@ -124,7 +125,7 @@ impl Front for Gateway {
     fn becomes_ready(&self) -> Option<BoxFuture<'_, ()>> {
         let accounts = self.accounts()?;
         let is_read = async {
-            // The sender is not dropped before the gateway, so the wait does not fail.
+            // The gateway owns the sender, which therefore exists as long as this wait, so the wait does not fail.
             let _ = accounts.changes().wait_for(Option::is_some).await;
         };
         Some(is_read.boxed())

@@ -71,7 +71,8 @@ impl FrontConfig for ReviewsConfig {
 
     fn default_limits(&self) -> Limits {
         Limits {
-            // The nodes need this time to remove a terminating Pod from the endpoints of its Service.
+            // After the Service has removed a terminating Pod from its endpoints, the nodes need some time to learn of
+            // it.
             shutdown_delay: Duration::from_secs(5),
             ..Limits::default()
         }

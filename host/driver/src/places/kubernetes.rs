@@ -21,7 +21,7 @@ pub struct KubernetesResources {
     pub namespaced: NamespacedChains,
     /// The Lease that the leader of the replicas holds. Default: `admittance`.
     pub lease: String,
-    /// The policy systems whose policies are read too.
+    /// The policy systems, such as Kyverno, whose policies are read from the cluster together with the chains.
     pub policies: Vec<PolicySystem>,
 }
 

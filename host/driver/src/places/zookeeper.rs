@@ -14,10 +14,11 @@ use crate::{Connections, FrontConfig, config::node_path};
 /// The node in which bcs-mesos-driver keeps its definitions.
 const DEFAULT_PATH: &str = "/blueking/admissionwebhook";
 
-/// The definitions in nodes of the cluster's ZooKeeper: BCS's `admissionwebhooks`, which all drivers share.
+/// The definitions in ZooKeeper nodes of the cluster, BCS's `admissionwebhooks`. All drivers of the cluster share them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZooKeeperNodes {
-    /// The node that has a child for each namespace. Default: `/blueking/admissionwebhook`.
+    /// The ZooKeeper node whose children each hold the definitions of a namespace. Default:
+    /// `/blueking/admissionwebhook`.
     pub path: NodePath,
 }
 

@@ -10,7 +10,7 @@ fn served() -> Value {
     admittance_admin::openapi::<DriverStatus, HealthInfo>(fronts::admin_routes())
 }
 
-/// `RENEW=1 cargo test -p admittance-driver openapi` writes the file.
+/// `RENEW=1 cargo test -p admittance-driver openapi` writes the OpenAPI document to the file.
 #[test]
 fn the_committed_openapi_document_is_served() {
     let served = served();

@@ -31,7 +31,7 @@ use crate::{
     metric_names::SPANS as EXPORTED,
 };
 
-/// The default timeout for requests to the collector.
+/// The default timeout for requests to the OpenTelemetry collector.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const LAST_EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -52,7 +52,8 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Starts the export; `None` if neither configuration nor environment requests it. Needs a tokio runtime.
+    /// Starts the export of spans; returns `None` if neither configuration nor environment asks for it. Must be called
+    /// within a tokio runtime.
     pub fn start(config: Option<TracingConfig>) -> Result<Option<Self>, TracesError> {
         let Some(config) = environment::complete(config)? else {
             return Ok(None);
@@ -113,7 +114,7 @@ impl Traces {
             .with_filter(Targets::new().with_target(SPANS, tracing::Level::DEBUG))
     }
 
-    /// Sends the remaining spans, for a few seconds at most.
+    /// Ends the export: sends the remaining spans, for a few seconds at most.
     pub async fn end(self) {
         let end = move || self.provider.shutdown_with_timeout(LAST_EXPORT_TIMEOUT);
         if let Ok(Err(error)) = tokio::task::spawn_blocking(end).await {

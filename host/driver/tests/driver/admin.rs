@@ -1,4 +1,4 @@
-//! Tests the admin port: who may use it, and what it does.
+//! Tests the admin port: which clients may use it, and what its routes do.
 
 mod access;
 mod bounds;

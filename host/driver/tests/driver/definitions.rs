@@ -1,4 +1,4 @@
-//! Tests the BCS API for definitions with a real host, a directory of files, and clients.
+//! Tests the BCS API for definitions, with clients, a real host, and a directory of files.
 
 mod callers;
 mod files;
@@ -22,7 +22,7 @@ const PREFIX: &str = "/mesosdriver/v4";
 /// The route that most tests use.
 const ROUTE: &str = "/namespaces/defaultGroup/admissionwebhook";
 
-/// The reply to a successful change that causes no warnings.
+/// The reply to a successful change of a definition that causes no warnings.
 const DONE: &str = r#"{"result":true,"code":0,"message":"success","data":null}"#;
 
 /// The CA bundle of a webhook, as written in a definition.
@@ -34,7 +34,7 @@ static BUNDLE: LazyLock<String> = LazyLock::new(|| {
 });
 
 impl Running {
-    /// Sends a request to a path below the prefix; returns the status and body of the reply.
+    /// Sends a request for a path below the API's prefix; returns the status and body of the reply.
     async fn define(&self, method: &str, path: &str, body: impl Into<Body>) -> (u16, String) {
         self.ask_as(request(method, &format!("{PREFIX}{path}"), body))
             .await
@@ -56,7 +56,7 @@ impl Running {
         answer["data"].take()
     }
 
-    /// Returns the names of the live chains, except the chain `c` of the test setup.
+    /// Returns the names of the live chains, without the chain `c` that every test has.
     async fn live(&self) -> Vec<String> {
         let (_, status) = self.call("GET", "/v1/status", "").await;
         let chains = status["chains"].as_array().unwrap().iter();
@@ -76,7 +76,7 @@ fn definition(name: &str, url: &str) -> Value {
     })
 }
 
-/// Returns the code and message of a reply.
+/// Returns the code and message of a reply that refuses a request.
 fn refusal(body: &str) -> (u64, String) {
     let answer: Value = serde_json::from_str(body).unwrap();
     assert_eq!(answer["result"], false, "{body}");

@@ -39,7 +39,7 @@ use tokio::{
 pub(crate) const CLUSTER: &str = "BCS-MESOS-10001";
 pub(crate) const APPLICATIONS: &str = "/mesosdriver/v4/namespaces/n/applications";
 
-/// The time after which a step of a test counts as hanging, even on a busy machine.
+/// The time after which a single wait in a test counts as hanging, even on a busy machine.
 pub(crate) const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Awaits a future, and panics if it hangs.
@@ -80,7 +80,8 @@ pub(crate) fn application(name: &str) -> String {
 /// The setup of a driver that is not started yet.
 pub(crate) struct Setup {
     pub(crate) config: Config,
-    /// Whether the driver serves on the test's thread, so that its metrics and log contain nothing from other tests.
+    /// Whether the driver serves on the test's own thread, so that its metrics and log contain nothing from other
+    /// tests.
     is_on_this_thread: bool,
 }
 
@@ -145,7 +146,7 @@ impl Setup {
         }
     }
 
-    /// Makes the driver serve on the test's thread only, so that metrics and log lines are recorded there.
+    /// Makes the driver serve only on the test's thread, where its metrics and log lines are recorded.
     pub(crate) fn on_this_thread(mut self) -> Self {
         self.is_on_this_thread = true;
         self
@@ -228,7 +229,7 @@ impl Setup {
         let shutdown = Shutdown::default();
         Running {
             address: driver.address(),
-            // If the driver listens on all addresses, tests connect to loopback.
+            // Tests connect to loopback, because the driver may listen on all addresses.
             admin: ([127, 0, 0, 1], driver.admin_address().unwrap().port()).into(),
             run: tokio::spawn(driver.run(shutdown.clone())),
             shutdown,
@@ -249,7 +250,7 @@ impl Running {
         send(self.address, request).await
     }
 
-    /// Posts an application; returns the status and body of the reply.
+    /// Posts an application to the driver; returns the status and body of the reply.
     pub(crate) async fn post(&self, body: impl Into<Body>) -> (u16, String) {
         text(self.send(post(body)).await).await
     }
@@ -313,7 +314,7 @@ pub(crate) async fn echo() -> SocketAddr {
     serve(Router::new().fallback(async |request: Request<Body>| request.into_body())).await
 }
 
-/// Starts an upstream that reports when a request has arrived, and answers it when the test releases it.
+/// Starts an upstream that reports to the test that a request has arrived, and replies to it when the test allows it.
 pub(crate) async fn held_upstream() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiver<()>) {
     let release = Arc::new(Notify::new());
     let (arrived, arrivals) = mpsc::unbounded_channel();
@@ -359,7 +360,7 @@ pub(crate) async fn write(stream: &mut (impl tokio::io::AsyncWrite + Unpin), tex
 }
 
 /// Asserts that bodies are streamed both ways: each of eight chunks of 64 KiB is sent only after the previous one has
-/// come back, so a driver that waits for the end would hang.
+/// come back, so the test would hang if the driver waited for the whole body.
 pub(crate) async fn assert_streams(driver: &Running, path: &str) {
     let (sender, receiver) = mpsc::channel::<Bytes>(1);
     let body = stream::unfold(receiver, async |mut receiver| {

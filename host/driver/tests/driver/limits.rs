@@ -56,7 +56,7 @@ async fn requests_in_flight_beyond_the_limit_are_refused() {
     assert!(body.contains("too many requests are in flight"), "{body}");
     release.notify_one();
     assert_eq!(soon(first).await.unwrap(), (200, "done".to_owned()));
-    // The finished request has freed its slot.
+    // The first request has finished, so its slot is free for the next request.
     release.notify_one();
     assert_eq!(driver.post(application("good")).await.0, 200);
 }
@@ -75,7 +75,7 @@ async fn a_request_with_an_unfinished_head_times_out() {
         reply.ends_with("the head of the request did not arrive within 50ms\n"),
         "{reply}"
     );
-    // The next request has its own time limit for the head.
+    // The second request on a connection has its own time limit for its head.
     let mut stream = driver.connect().await;
     write(&mut stream, "GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
     until(&mut stream, "\r\n\r\n").await;

@@ -7,11 +7,11 @@ use tracing_subscriber::{Layer as _, filter::Targets, fmt, layer::SubscriberExt 
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
-/// While this value exists, the log lines of this thread are collected.
+/// Collects the log lines of its thread as long as it exists.
 pub(crate) struct Listening {
     _subscriber: DefaultGuard,
-    /// With a single subscriber, the first thread that logs a line decides for all threads whether to log it. A second
-    /// subscriber makes `tracing` ask each thread's subscriber.
+    /// Exists so that there are two subscribers: with one, the first thread that logs a line decides for all threads
+    /// whether to log it; with two, `tracing` asks the subscriber of each thread.
     _second: tracing::Dispatch,
 }
 
@@ -30,7 +30,7 @@ impl Log {
         (log, listening)
     }
 
-    /// Returns the audit log, with the entries of all tests.
+    /// Returns the audit log, which contains the entries of all tests.
     pub(crate) fn of_audits() -> Self {
         static AUDITS: LazyLock<Log> = LazyLock::new(|| {
             let log = Log::default();

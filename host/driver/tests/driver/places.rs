@@ -1,4 +1,5 @@
-//! Tests the limits per client: slots for connections, requests, watches and tunnels, memory, and timeouts.
+//! Tests the limits on each client: its slots for connections, requests, watches and tunnels, its memory, and its
+//! timeouts.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -25,7 +26,7 @@ use crate::{
     harness::*,
 };
 
-/// A timeout that is short for a test, but longer than a busy machine takes for a request.
+/// A timeout that is short for a test, but longer than a request takes on a busy machine.
 const SHORT: Duration = Duration::from_millis(500);
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -56,7 +57,7 @@ async fn ask(mut stream: TcpStream, method: &str) -> String {
     rest(&mut stream).await
 }
 
-/// Returns the head and all but the last byte of a request with a large body.
+/// Returns a request with a large body, without the last byte of the body.
 fn large_and_unfinished(path: &str, kind: &str, length: usize) -> String {
     let sent = " ".repeat(length - 1);
     format!(
@@ -65,7 +66,8 @@ fn large_and_unfinished(path: &str, kind: &str, length: usize) -> String {
     )
 }
 
-/// Sends an unfinished request and its last byte; returns whether it is refused because there is no memory left.
+/// Sends a request without its last byte, and then this byte; returns whether the request is refused because no memory
+/// is left.
 async fn is_refused(address: SocketAddr, request: &str) -> bool {
     let mut stream = connect_from(OTHER, address).await;
     write(&mut stream, request).await;
@@ -74,7 +76,7 @@ async fn is_refused(address: SocketAddr, request: &str) -> bool {
     head.starts_with("HTTP/1.1 503 ")
 }
 
-/// A client gets at most its share of the memory for unfinished bodies, at every port and for every front end, and
+/// At every port and for every front end, a client gets at most its share of the memory for unfinished bodies, so that
 /// other clients get the rest. Closing the connections frees the memory.
 #[tokio::test]
 async fn unfinished_bodies_share_a_memory_limit() {
@@ -82,7 +84,7 @@ async fn unfinished_bodies_share_a_memory_limit() {
     let limits = |setup: Setup| {
         setup.on_this_thread().limits(|limits| {
             limits.body = SIZE;
-            // The limit leaves room for the first bytes of each body.
+            // The limit leaves room for four bodies, and for the first bytes of more.
             limits.body_memory = Some(4 * SIZE + 100);
         })
     };
@@ -108,7 +110,7 @@ async fn unfinished_bodies_share_a_memory_limit() {
         let address = if is_admin { driver.admin } else { driver.address };
         let request = large_and_unfinished(path, kind, SIZE);
         let mut open = Vec::new();
-        // A client's share is three quarters of the memory, as much as three of the bodies, so one of four is refused.
+        // A client's share is three quarters of the memory, which hold three of the bodies, so one of four is refused.
         for _ in 0..4 {
             let mut stream = connect_from(OTHER, address).await;
             write(&mut stream, &request).await;
@@ -144,7 +146,7 @@ async fn reporting_upstream() -> (SocketAddr, mpsc::UnboundedReceiver<()>) {
     (serve(routes).await, arrivals)
 }
 
-/// No chain matches PUT, so these bodies are streamed, and limited only by the number of slots.
+/// No chain matches PUT, so the bodies of these requests are streamed, and only the number of slots limits them.
 #[tokio::test]
 async fn unfinished_bodies_of_one_client_do_not_lock_out_another() {
     raise_descriptor_limit();
@@ -179,7 +181,7 @@ async fn a_request_with_a_stalled_body_frees_its_slot() {
         })
         .start()
         .await;
-    // The body of a PUT is streamed, and the body of a POST is read for the chains.
+    // The body of a PUT is streamed to the upstream, and the body of a POST is read for the chains.
     for method in ["PUT", "POST"] {
         let mut stream = driver.connect().await;
         write(&mut stream, &unfinished(method)).await;
@@ -194,7 +196,7 @@ async fn a_request_with_a_stalled_body_frees_its_slot() {
     }
 }
 
-/// The upstream replies only after the whole body, so the driver can still send its own reply to a stalled one.
+/// The upstream replies only after the whole body, so when the body stalls, the driver can reply with the reason.
 #[tokio::test]
 async fn a_stalled_body_ends_the_request_with_a_reason() {
     let upstream = serve(Router::new().fallback(async |body: Bytes| body)).await;
@@ -287,7 +289,7 @@ async fn endless() -> (SocketAddr, mpsc::Receiver<()>) {
 async fn a_reply_that_the_client_does_not_read_is_aborted() {
     let (upstream, _unwanted) = endless().await;
     for is_http2 in [false, true] {
-        // The last request may still occupy its slot, so each HTTP version gets a new driver.
+        // The last request of a driver may still occupy its slot, so a new driver is started for each HTTP version.
         let driver = Setup::new(&[upstream])
             .limits(|limits| {
                 limits.concurrency = 1;
@@ -312,7 +314,7 @@ async fn a_reply_that_the_client_does_not_read_is_aborted() {
             soon(sender.send_request(asking)).await.unwrap()
         };
         assert_eq!(response.status(), 200);
-        // The client does not read the reply, yet the only slot becomes free.
+        // The client does not read the reply, but the driver frees the only slot after a timeout.
         let freed = async {
             loop {
                 let again = driver.send(request("GET", APPLICATIONS, Body::empty())).await;
@@ -369,7 +371,7 @@ async fn a_watch_outlives_idle_timeouts_and_takes_no_request_slot() {
         .send(request("GET", "/pods?watch=true", Body::empty()))
         .await;
     assert_eq!(second.status(), 503, "watches have a limit of their own");
-    // A reply that is not a watch is truncated if nothing arrives for longer than the timeout.
+    // A reply that is not a watch is truncated if the upstream sends nothing for longer than the timeout.
     let mut other = driver
         .send(request("GET", "/pods", Body::empty()))
         .await
@@ -472,7 +474,7 @@ async fn connections_of_one_client_do_not_lock_out_another() {
     assert_eq!(rest(&mut refused).await, "", "it has its share");
     let reply = ask(connect_from(OTHER, driver.address).await, "POST").await;
     assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
-    // The open connections are served.
+    // All connections that were opened within the limit are served.
     let reply = ask(open.pop().unwrap(), "POST").await;
     assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
     let again = async {
@@ -500,7 +502,7 @@ async fn thousands_of_idle_connections_stay_usable() {
         open.push(driver.connect().await);
     }
     assert_eq!(driver.post(application("good")).await.0, 200);
-    // Every connection is still served.
+    // All connections are served.
     let reply = ask(open.pop().unwrap(), "POST").await;
     assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
 }

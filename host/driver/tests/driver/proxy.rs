@@ -177,7 +177,7 @@ async fn the_next_server_is_tried_when_a_server_refuses_connections() {
         .start()
         .await;
     for _ in 0..6 {
-        // A streamed body cannot be sent twice, so no second server can be tried after it was sent.
+        // A streamed body cannot be sent twice, so the driver does not send the request to the second server.
         let body = stream::iter(["a", "b"]).map(|chunk| Ok::<_, std::io::Error>(Bytes::from(chunk)));
         let response = driver
             .send(request("PUT", APPLICATIONS, Body::from_stream(body)))
@@ -222,7 +222,7 @@ async fn a_request_that_was_sent_is_not_sent_again() {
         let mut some = [0; 3];
         stream.read_exact(&mut some).await.unwrap();
         drop(stream);
-        // The listener stays open, so that the test would notice a second connection.
+        // The listener is kept open, so that a second connection would be noticed here.
         listener
     };
     let ((_, body), listener) = soon(async { tokio::join!(driver.post(application("good")), server) }).await;
@@ -335,7 +335,7 @@ async fn the_admin_port_serves_probes_and_metrics() {
     let driver = Setup::new(&[echo().await]).start().await;
     assert_eq!(driver.ask("/healthz").await, (200, "ok\n".to_owned()));
     assert_eq!(driver.ask("/metrics").await, (200, "a_metric 1\n".to_owned()));
-    // This path needs no authentication, so the reply has no details.
+    // `/readyz` needs no authentication, so the reply has no details.
     assert_eq!(driver.ask("/readyz").await.0, 200);
     assert_eq!(driver.status().await["chains"][0]["name"], "c");
     assert_eq!(driver.ask("/other").await.0, 404);

@@ -7,7 +7,8 @@ use tokio::{net::TcpStream, sync::Notify};
 
 use crate::harness::*;
 
-/// Starts a driver with one request in flight. Also returns a handle that lets the upstream answer the request.
+/// Starts a driver and sends it a request that the upstream does not answer yet. Also returns a handle that lets the
+/// upstream answer.
 async fn in_flight(setup: impl FnOnce(Setup) -> Setup) -> (Arc<Running>, Flight) {
     let (upstream, release, mut arrivals) = held_upstream().await;
     let driver = Arc::new(setup(Setup::new(&[upstream])).start().await);
@@ -49,7 +50,7 @@ fn alone(driver: Arc<Running>) -> Running {
 #[tokio::test]
 async fn requests_in_flight_are_finished_before_the_driver_stops() {
     let (driver, flight) = in_flight(|setup| setup).await;
-    // The connection is idle, after a request on it was refused.
+    // A refused request leaves its connection open and idle.
     let mut idle = driver.connect().await;
     write(&mut idle, "GET /mesosdriver/v4/x HTTP/1.1\r\nhost: x\r\n\r\n").await;
     until(&mut idle, "\n}").await;

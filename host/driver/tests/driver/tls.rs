@@ -156,7 +156,7 @@ async fn only_clients_with_a_trusted_certificate_are_accepted() {
         .start()
         .await;
     for (who, expected) in [(Some(&known), true), (None, false), (Some(&stranger), false)] {
-        // In TLS 1.3, a refused client learns of the refusal only when it reads.
+        // In TLS 1.3, a client that was refused notices this only when it reads.
         let config = authority.client(who, b"http/1.1");
         let reply = async {
             let stream = handshake(&driver, config).await.ok()?;
@@ -193,7 +193,7 @@ async fn the_upstream_may_require_tls_and_a_certificate() {
     let authority = Authority::new();
     let server = authority.sign("localhost");
     let client = authority.sign("client");
-    // One driver is the upstream of the other.
+    // The inner driver is the upstream of the outer one.
     let inner = Setup::new(&[echo().await])
         .tls(ServerTls::of_files(server, Some(authority.file("ca.pem"))).unwrap())
         .start()
@@ -278,7 +278,7 @@ struct Open {
 }
 
 impl Open {
-    /// Connects; returns `None` if the driver refuses the client.
+    /// Connects with TLS; returns `None` if the driver refuses the client.
     async fn new(driver: &Running, config: Arc<ClientConfig>) -> Option<Self> {
         let name = ServerName::try_from("localhost").unwrap();
         let connecting = TlsConnector::from(config).connect(name, driver.connect().await);
@@ -287,7 +287,7 @@ impl Open {
         let (sender, connection) = soon(http1::handshake(TokioIo::new(stream))).await.ok()?;
         tokio::spawn(connection);
         let mut open = Self { sender, kind };
-        // In TLS 1.3, a client learns of a refusal, and receives tickets, only when it reads.
+        // In TLS 1.3, a client must read to notice that it was refused, and to receive tickets for resumption.
         open.is_served().await.then_some(open)
     }
 
@@ -301,7 +301,7 @@ impl Open {
     }
 }
 
-/// A way to replace the certificate and key files that the driver reads.
+/// A function that replaces the certificate and key files that the driver reads.
 type Replace = fn(mount: &Path, revision: &str, pair: &Identity);
 
 fn write_in_place(mount: &Path, _: &str, pair: &Identity) {
@@ -318,8 +318,9 @@ fn rename_over(mount: &Path, _: &str, pair: &Identity) {
     }
 }
 
-/// Replaces the files as the kubelet does in a mounted Secret. The new files are in a new directory, and the link
-/// `..data` is changed to lead there. Each file name is a link through `..data`.
+/// Replaces the files as the kubelet does in a mounted Secret. The new files are written to a new directory, and then
+/// the link `..data` is changed to point to it. The files in the mount are links through `..data`, so all change at
+/// once.
 fn swap_links(mount: &Path, revision: &str, pair: &Identity) {
     let directory = format!("..{revision}");
     write_in_place(&mount.join(&directory), revision, pair);
@@ -391,7 +392,7 @@ async fn an_invalid_certificate_or_key_does_not_replace_the_last_valid_one() {
     let driver = Setup::new(&[echo().await]).tls(tls).start().await;
     let expected = json!({
         "certificate": "listen",
-        // This is the end of the default validity of a certificate from rcgen.
+        // The certificate comes from rcgen, which issues certificates until 4096 by default.
         "notAfter": "4096-01-01T00:00:00.000Z",
     });
     assert_eq!(certificate(&driver).await, expected);
@@ -463,7 +464,8 @@ async fn accepted_clients_change_when_the_client_ca_changes() {
 
     let mut before = Open::new(&driver, leaving.clone()).await.unwrap();
     let again = Open::new(&driver, leaving.clone()).await.unwrap();
-    // A resumed session presents no certificate, so it must not outlive the trust in the authority.
+    // A resumed session presents no certificate, so it must end when the driver no longer trusts the certificate's
+    // authority.
     assert_eq!(again.kind, Some(HandshakeKind::Resumed));
     assert!(Open::new(&driver, coming.clone()).await.is_none());
 
@@ -511,7 +513,7 @@ async fn a_tunnel_ends_when_its_clients_authority_is_removed() {
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
     std::fs::copy(new.file("ca.pem"), &trusted).unwrap();
     let ended = async {
-        // The tunnel ends without any data.
+        // The tunnel ends without further data.
         let mut byte = [0];
         while let Ok(1..) = tunnel.read(&mut byte).await {}
     };
@@ -615,7 +617,7 @@ async fn problems_with_certificates_are_logged_and_counted() {
     );
 }
 
-/// Makes a file world-readable. Copies of the file have the same mode.
+/// Makes a file world-readable. Copies of the file keep this mode.
 fn everybody_reads(file: &Path) {
     std::fs::set_permissions(file, Permissions::from_mode(0o644)).unwrap();
 }

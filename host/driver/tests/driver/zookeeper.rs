@@ -1,5 +1,5 @@
-//! Tests a BCS driver with a real ZooKeeper: how it discovers schedulers, how other programs discover it, and what it
-//! reports.
+//! Tests a BCS driver with a real ZooKeeper: how it discovers schedulers, how clients discover it, and what its status
+//! contains.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -38,7 +38,7 @@ fn discovering(server: &str) -> Setup {
     setup
 }
 
-/// Registers an address in the way a scheduler does.
+/// Registers an address in ZooKeeper in the way a scheduler does.
 fn register(zookeeper: &ZooKeeper, address: SocketAddr) -> Registered {
     let info = ServerInfo {
         ip: address.ip().to_string(),
@@ -59,7 +59,7 @@ async fn scheduler(name: &'static str) -> SocketAddr {
     serve(Router::new().fallback(async move || reply)).await
 }
 
-/// Sends a request to the scheduler; returns code, message and data of the reply.
+/// Sends a request through the driver to the scheduler; returns code, message and data of the reply.
 async fn ask(driver: &Running) -> (u64, String, Value) {
     let (status, body) = text(driver.send(request("GET", RESOURCES, "")).await).await;
     assert_eq!(status, 200, "{body}");
@@ -126,7 +126,8 @@ async fn requests_follow_the_master_of_the_discovered_schedulers() {
     assert_eq!(ask(&driver).await.2, "first");
     first.withdraw().await;
     until("the new master", async || ask(&driver).await.2 == "second").await;
-    // The driver may notice the change before the test does, so the test waits for it too.
+    // The driver and the test are notified of the change independently, so the test waits until it sees the change
+    // itself.
     count(&mut members, 1).await;
 
     let shown = driver.status().await;
@@ -248,7 +249,7 @@ async fn a_driver_is_registered_while_it_serves() {
     }
     release.notify_one();
     let response = soon(in_flight).await.unwrap();
-    // The simulated scheduler's reply, which no real scheduler would send, reaches the client.
+    // The request reached the simulated scheduler, because a real one would not send this reply.
     let (status, body) = text(response).await;
     assert!(status == 200 && body.contains("done"), "{status} {body}");
     assert_eq!(driver.stopped().await, Stopped::Cleanly);

@@ -45,10 +45,10 @@ fn proxy(text: &str) -> Result<Url, String> {
         .ok_or_else(|| format!("{text:?} is not a valid proxy: write its URL, http://proxy.example.com:3128"))
 }
 
-/// Parses the host and port of a registry, as in references to modules.
+/// Parses the host and port of a registry, in the form in which references to modules contain them.
 fn registry(text: &str) -> Result<String, String> {
     let url = Url::parse(&format!("http://{text}/")).ok();
-    // A URL with a path, query or user is refused, because they would be ignored.
+    // A path, query or user in the URL would be ignored, so a URL that has one is refused.
     url.filter(|url| url.path() == "/" && !text.contains(['/', '?', '#', '@', '\\']))
         .map(|_| text.to_owned())
         .ok_or_else(|| format!("{text:?} is not a valid registry: write host and port, registry.local:5000"))

@@ -46,8 +46,8 @@ pub(super) fn server_tls(
     }
 }
 
-/// Reads the path of a PEM file and parses the file, so that an invalid file is reported at its field. Whether
-/// certificate and key match is checked later.
+/// Reads a field that contains the path of a PEM file. The file is parsed, so that an invalid file is reported at the
+/// field. Whether certificate and key match is checked later.
 pub(super) fn pem_file<T>(read: fn(&Path) -> Result<T, TlsError>) -> impl Fn(&Node<'_>) -> Option<PathBuf> {
     readers::file_with(move |path| read(path).map(|_| path.to_owned()))
 }

@@ -55,7 +55,7 @@ fn keyless(node: &Node<'_>) -> Option<Keyless> {
     })
 }
 
-/// Reads a trust root: sigstore's `trusted_root.json`, or PEM files with the same content.
+/// Reads a trust root, which is either sigstore's `trusted_root.json` or the same content in PEM files.
 fn trust_root(node: &Node<'_>) -> Option<TrustRoot> {
     if node.json().is_string() {
         return readers::file_with(TrustRoot::read)(node);

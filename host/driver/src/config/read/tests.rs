@@ -102,7 +102,7 @@ fn namespaces_come_from_exactly_one_source() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("namespaces.yaml"), "prod: { team: a }\n").unwrap();
     std::fs::write(directory.path().join("broken.yaml"), "prod: a\n").unwrap();
-    // (text, expected mistakes)
+    // (text of the configuration, expected mistakes)
     let table: [(&str, &[&str]); 6] = [
         ("namespacesFile: namespaces.yaml", &[]),
         ("cluster: {}", &[]),
@@ -434,7 +434,7 @@ fn requests_match_the_configured_routes() {
     };
     let least = r#"method: [PUT], path: "/a/{b}", operation: create, resource: jobs, kind: Job"#;
     let dialect = with(&format!("{{ {least} }}")).unwrap().front.dialect().unwrap();
-    // A request that matches no route is refused if it may change something. `unmatched` can allow it.
+    // A request that matches no route is refused if its method may change something, unless `unmatched` allows it.
     for (method, path, passes) in [
         ("GET", "/b", true),
         ("PUT", "/b", false),
@@ -482,7 +482,7 @@ fn requests_match_the_configured_routes() {
             "{change}: {mistakes:?}"
         );
     }
-    // Unknown methods are accepted, unless they look like a misspelling of a known one.
+    // Unknown methods are accepted, unless they look like a misspelling of a known method.
     for (method, expected) in [
         ("PUTT", Some("\"PUTT\" is not a known method: did you mean PUT?")),
         (
@@ -528,7 +528,7 @@ fn a_definition_in_place_of_a_configuration_is_reported_as_one_mistake() {
 /// The addresses are checked only after arguments have replaced some of them, not when the file is read.
 #[test]
 fn a_driver_cannot_use_an_address_twice() {
-    // (listen, admin, upstream, the expected mistake)
+    // (address for clients, address of the admin port, upstream, expected mistake)
     for (listen, admin, upstream, expected) in [
         ("127.0.0.1:8080", "127.0.0.1:9090", "127.0.0.1:8081", None),
         ("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:8081", None),

@@ -15,7 +15,7 @@ use super::{
 
 type UpstreamSection<'a> = (SchedulersConfig, UpstreamConfig, Vec<ListNode<'a>>);
 
-/// Reads `upstream` for a front end that requires it.
+/// Reads the section `upstream` for a front end that requires it.
 pub(crate) fn upstream_section<'a>(
     fields: &mut Fields<'a>,
     sections: Sections<'_>,
@@ -29,7 +29,7 @@ pub(crate) fn refuse_discovery<T>(fields: &mut Fields<'_>, why: &str, fix: &str)
     upstream.optional("discover")?.reject(why, fix)
 }
 
-/// Reads `upstream`. Its servers may be discovered only if they are schedulers.
+/// Reads the section `upstream`. Its servers may be discovered only if they are schedulers.
 fn upstream<'a>(node: &Node<'a>, sections: Sections<'_>) -> Option<UpstreamSection<'a>> {
     let mut fields = node.object()?;
     let mut needs_authorities = false;
@@ -51,7 +51,7 @@ fn upstream<'a>(node: &Node<'a>, sections: Sections<'_>) -> Option<UpstreamSecti
     Some((servers?, config?, lists))
 }
 
-/// Reads the connection settings of servers from the fields of their section.
+/// Reads the settings for connections to servers. They are fields of the section that names the servers.
 pub(crate) fn reached(fields: &mut Fields<'_>, needs_authorities: bool) -> Option<UpstreamConfig> {
     let tls = client_tls(fields, needs_authorities);
     let (connect, response) = (
@@ -69,8 +69,8 @@ pub(crate) fn reached(fields: &mut Fields<'_>, needs_authorities: bool) -> Optio
     })
 }
 
-/// Reads a client's `tls`. By default, the system's certificate authorities are trusted; if there are none, that is a
-/// mistake only with `needs_authorities`.
+/// Reads a client's `tls`. By default, the client trusts the system's certificate authorities. If the system has none,
+/// that is a mistake only with `needs_authorities`.
 pub(crate) fn client_tls(fields: &mut Fields<'_>, needs_authorities: bool) -> Option<ClientTls> {
     if let Some(node) = fields.optional("tls") {
         return upstream_tls(&node);
@@ -102,7 +102,7 @@ fn upstream_tls(node: &Node<'_>) -> Option<ClientTls> {
         node.wrong(message, "name both, or neither");
     }
     let server_name = fields.optional("serverName");
-    // If the file of authorities cannot be read, the system's authorities must not take its place.
+    // If the configured file of authorities cannot be read, the system's authorities must not be trusted instead.
     let is_valid = node.mistake_count() == before;
     if !is_valid {
         return None;

@@ -4,12 +4,12 @@ use admittance_bcs::zookeeper::{Digest, EnsembleConfig, NodePath, Server, Server
 use admittance_definitions::document::{Fields, Node, readers};
 use admittance_watch::file::{self, SecretError};
 
-/// The allowed session timeouts. The servers of an ensemble set narrower bounds.
+/// The session timeouts that the configuration may contain. The servers of an ensemble restrict them further.
 const SESSION_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(600);
 /// The maximum size of a password file, in bytes.
 const LONGEST_PASSWORD: usize = 4096;
 
-/// The ensembles that the file configures, even if their sections are invalid.
+/// The ZooKeeper ensembles that have a section in the configuration file. An invalid section counts too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConfiguredEnsembles {
     cluster: bool,
@@ -39,7 +39,7 @@ impl ConfiguredEnsembles {
         }
     }
 
-    /// Reports a mistake at `node` if no ensemble is configured, because the node needs one.
+    /// Reports a mistake at `node` if no ZooKeeper ensemble is configured, because the node needs one.
     pub(crate) fn need_any(self, node: &Node<'_>) {
         if !self.any {
             node.wrong(
@@ -86,7 +86,7 @@ fn digest(node: &Node<'_>) -> Option<Digest> {
     let mut fields = node.object()?;
     let fix = "name the user; `\"\"` is the one without a name";
     let user = fields.get_required("user", fix, |node| node.accept(user(node.string()?)));
-    // bcs-mesos-driver can be built with an empty user and password, so both may be empty here.
+    // User and password may both be empty, because bcs-mesos-driver can be built with empty ones.
     let may_be_empty = user.as_ref().is_some_and(String::is_empty);
     let password = readers::file_with(|path| password(path, may_be_empty));
     let password = if may_be_empty {

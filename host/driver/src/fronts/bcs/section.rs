@@ -9,7 +9,7 @@ use crate::config::Sections;
 
 pub(super) struct BcsDialect {
     pub(super) cluster: ClusterId,
-    /// The kind of upstream. Default: schedulers if they are discovered, otherwise a driver.
+    /// The kind of upstream behind the driver. Default: schedulers if the servers are discovered, otherwise a driver.
     pub(super) behind: Option<UpstreamKind>,
     pub(super) console: ConsoleConfig,
     pub(super) custom_resources: bool,

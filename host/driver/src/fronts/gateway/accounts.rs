@@ -10,7 +10,8 @@ use admittance_net::tls;
 
 use crate::config::read::zookeeper::password;
 
-/// The allowed lifetimes of a register token. A token must last until the person who installs the agent receives it.
+/// The allowed lifetimes of a register token. The minimum leaves time for the token to reach the person who installs
+/// the agent.
 const REGISTER_TOKEN_LIFETIMES: RangeInclusive<Duration> =
     Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 60 * 60);
 

@@ -90,7 +90,7 @@ fn peers(node: &Node<'_>, listen: &ListenConfig) -> Option<PeersConfig> {
     })
 }
 
-/// Reads the clusters. Invalid clusters are reported and left out.
+/// Reads the clusters behind a gateway. Invalid clusters are reported and left out.
 fn clusters(node: &Node<'_>) -> Option<BTreeMap<ClusterId, Vec<Server>>> {
     let mut clusters = BTreeMap::new();
     for (id, node) in node.map()? {

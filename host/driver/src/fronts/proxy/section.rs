@@ -11,13 +11,13 @@ use crate::config::read::outbound::header;
 pub(super) fn dialect(node: &Node<'_>) -> Option<Rest> {
     let before = node.mistake_count();
     let mut fields = node.object()?;
-    // These spellings apply to all routes.
+    // These spellings of keys apply to all routes.
     let spellings = fields.get_or_default("spellings", spellings);
     let unmatched = fields.get_or_default("unmatched", Node::word);
     let fix = "list the routes that chains may be for";
     let routes = fields.get_required("routes", fix, readers::filled_list_of(fix, route));
     drop(fields);
-    // The dialect can only check routes that were read without mistakes.
+    // The dialect checks routes that were read, so it cannot check them if reading found mistakes.
     if node.mistake_count() > before {
         return None;
     }
@@ -40,7 +40,7 @@ pub(super) fn dialect(node: &Node<'_>) -> Option<Rest> {
     }
 }
 
-/// Reads a route. Also returns its node, at which mistakes that are found later are reported.
+/// Reads a route. Also returns the route's node, so that later checks can report mistakes there.
 fn route<'a>(node: &Node<'a>) -> Option<(Route, Node<'a>)> {
     let mut fields = node.object()?;
     let methods = fields.get_required("method", METHODS, methods);
@@ -75,7 +75,8 @@ fn route<'a>(node: &Node<'a>) -> Option<(Route, Node<'a>)> {
     Some((route, node.clone()))
 }
 
-/// Reads keys in the spelling to use. An entry is a JSON Pointer to a key, or several keys of the same objects.
+/// Reads `spellings`, a list of keys that are written as the list spells them. An entry is a JSON Pointer to a key, or
+/// several keys of the same objects.
 fn spellings(node: &Node<'_>) -> Option<Vec<Pattern>> {
     Some(node.list_of(spelling)?.into_iter().flatten().collect())
 }
@@ -94,7 +95,7 @@ fn spelling(node: &Node<'_>) -> Option<Vec<Pattern>> {
     Some(places.iter().flat_map(under).collect())
 }
 
-/// Reads the request that fetches the stored object from the upstream.
+/// Reads the request with which the proxy fetches an object from the upstream as it is stored there.
 fn stored(node: &Node<'_>) -> Option<StoredRoute> {
     let mut fields = node.object()?;
     let path = fields.get_optional("path", readers::text);
@@ -110,8 +111,8 @@ fn stored(node: &Node<'_>) -> Option<StoredRoute> {
     })
 }
 
-/// Reads the name of a header to copy to the request for the stored object. Headers that select another version or a
-/// part of the object are refused.
+/// Reads the name of a header to copy from the client's request to the request for the stored object. Headers that
+/// select another version or a part of the object are refused.
 fn header_for_stored(text: &str) -> Result<HeaderName, String> {
     let name = header(text)?;
     let starts = ["if-", "accept"]
@@ -148,7 +149,8 @@ pub(crate) fn method(text: &str) -> Result<Method, String> {
     Ok(method)
 }
 
-/// The methods of HTTP, and methods of its extensions that would otherwise look like misspellings of them.
+/// The methods of HTTP and of its extensions. The latter are listed because they would otherwise look like misspellings
+/// of HTTP's.
 const KNOWN_METHODS: [&str; 24] = [
     "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "BIND", "COPY", "LINK",
     "LIST", "LOCK", "MERGE", "MOVE", "PURGE", "QUERY", "REBIND", "REPORT", "SEARCH", "UNBIND", "UNLINK",

@@ -19,7 +19,7 @@ use tokio::{runtime::Handle, time::timeout};
 
 use crate::config::TracingConfig;
 
-/// The maximum number of bytes to read of a reply.
+/// The maximum number of bytes that are read of the collector's reply.
 const REPLY_LIMIT: usize = 64 << 10;
 /// The maximum size of a header's value, in bytes.
 const HEADER_LIMIT: usize = 8 << 10;
@@ -31,7 +31,7 @@ pub(super) struct Collector {
     runtime: Handle,
     headers: Vec<(HeaderName, PathBuf)>,
     timeout: Duration,
-    /// Whether the last request failed.
+    /// Whether the last request to the collector failed.
     is_failing: AtomicBool,
 }
 
@@ -62,13 +62,13 @@ impl Collector {
             Ok(Response::from_parts(head, body))
         };
         let limit = self.timeout;
-        // The timeout also needs the runtime.
+        // The timeout needs a runtime too, so it is part of the task.
         let task = self.runtime.spawn(async move { timeout(limit, exchange).await });
         let exchanged = task.await.map_err(|error| error.to_string())?;
         exchanged.map_err(|_| format!("no reply within {limit:?}"))?
     }
 
-    /// Logs when requests begin to fail, and when they succeed again.
+    /// Logs when requests to the collector begin to fail, and when they succeed again.
     fn report(&self, failure: Option<String>) {
         match (failure, self.is_failing.load(Ordering::Relaxed)) {
             (Some(reason), false) => {

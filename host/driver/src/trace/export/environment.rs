@@ -24,13 +24,13 @@ const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER
 
 /// Returns the maximum number of spans that wait for the collector. Further spans are dropped.
 pub(super) fn queue_size() -> usize {
-    /// This many spans, from several thousand requests, take a few MiB.
+    /// The default number of spans, which come from several thousand requests and take a few MiB.
     const DEFAULT: usize = 16 * 1024;
     let given = env::var(QUEUE_SIZE).ok().and_then(|size| size.parse().ok());
     given.unwrap_or(DEFAULT)
 }
 
-/// Fills gaps in the configuration from the environment; returns `None` if nothing is exported.
+/// Completes the configuration of the export from environment variables; returns `None` if nothing is exported.
 pub(super) fn complete(config: Option<TracingConfig>) -> Result<Option<TracingConfig>, TracesError> {
     complete_with(config, |name| {
         env::var(name).ok().filter(|value| !value.is_empty())

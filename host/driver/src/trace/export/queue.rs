@@ -16,7 +16,7 @@ use opentelemetry_sdk::{
 
 use crate::metric_names::SPANS as EXPORTED;
 
-/// The number of spans that are waiting or being sent, and the maximum.
+/// The number of spans that wait for the collector or are being sent to it, and its maximum.
 #[derive(Debug)]
 pub(super) struct Queue {
     size: usize,
@@ -43,8 +43,8 @@ impl Queue {
     }
 }
 
-/// Passes spans to the batch processor. Spans beyond the limit are dropped and counted here, because the processor
-/// would drop them without counting them.
+/// Passes spans to the batch processor. Spans that exceed the limit are dropped and counted here, because the processor
+/// would not count the spans that it drops.
 #[derive(Debug)]
 pub(super) struct Queued {
     processor: BatchSpanProcessor,

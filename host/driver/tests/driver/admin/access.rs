@@ -44,7 +44,7 @@ fn everywhere() -> SocketAddr {
     ([0, 0, 0, 0], 0).into()
 }
 
-/// Sends a request with these headers; returns the status and body of the reply.
+/// Sends a request with these headers to the admin port; returns the status and body of the reply.
 async fn reply(driver: &Running, method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {
@@ -54,11 +54,11 @@ async fn reply(driver: &Running, method: &str, path: &str, headers: &[(&str, &st
 }
 
 enum AdminAccess {
-    /// The port is on loopback, without tokens.
+    /// The admin port listens on loopback, and needs no token.
     Open,
-    /// The port is reachable from other machines, without tokens.
+    /// The admin port is reachable from other machines, but no tokens are configured, so only a few routes are allowed.
     Closed,
-    /// The port is on loopback, with tokens.
+    /// The admin port listens on loopback, and requires a token.
     Guarded,
 }
 
@@ -73,7 +73,8 @@ impl AdminAccess {
     }
 }
 
-/// Values that definitions grant to plugins may be secrets, so only users who may change definitions see them.
+/// Readers do not see the values that definitions grant to plugins, because these values may be secrets. Users who may
+/// change definitions see them.
 #[tokio::test]
 async fn readers_do_not_see_granted_values() {
     let directory = tempfile::tempdir().unwrap();
@@ -136,13 +137,13 @@ async fn each_role_may_use_only_its_routes() {
     let rollback = ("POST", "/v1/rollback");
     let disable = ("POST", "/v1/stages/disable");
     type Row<'r> = ((&'r str, &'r str), &'r [(&'r str, &'r str)], u16, &'r str);
-    // (port, rows of (method and path, headers, expected status, part of the reply))
+    // (kind of admin port, rows of (method and path, headers, expected status, part of the expected reply))
     let table: [(AdminAccess, &[Row<'_>]); 3] = [
         (
             AdminAccess::Open,
             &[
                 (status, &[], 200, "\"revision\":1"),
-                // The 400 shows that access is allowed, and only the request's content is refused.
+                // The status 400 shows that access is allowed, because it refuses the request's content.
                 (requests, &[], 400, "seconds"),
                 (rollback, &[], 400, "body"),
                 (status, &[("origin", "https://example.com")], 403, "web pages"),
@@ -152,9 +153,9 @@ async fn each_role_may_use_only_its_routes() {
                 (status, &[("host", "admittance.example.com")], 403, "127.0.0.1"),
                 (status, &[("host", "localhost:1")], 200, ""),
                 (status, &[("host", "[::1]")], 200, ""),
-                // If no tokens are configured, a client's token is ignored.
+                // No tokens are configured, so the token of a client is ignored.
                 (status, &[("authorization", "Bearer x")], 200, ""),
-                // The probes are public, and do not belong to the API.
+                // Probes are answered whatever the headers are, because they are not part of the API.
                 (("GET", "/healthz"), &[("origin", "null")], 200, "ok"),
                 (("GET", "/readyz"), &[("host", "example.com")], 200, "ready"),
                 (("GET", "/v1"), &[], 404, "/v1/openapi.json"),
@@ -198,7 +199,7 @@ async fn each_role_may_use_only_its_routes() {
                 (disable, &[reader], 403, "token board has the role Read"),
                 (disable, &[steerer], 400, "body"),
                 (rollback, &[steerer], 400, "body"),
-                // A page of another site would not know the token, so the origin does not matter.
+                // A request with a token may have any origin, because a page of another site does not know the token.
                 (status, &[reader, ("origin", "https://example.com")], 200, ""),
                 (status, &[reader, ("host", "admittance.example.com")], 200, ""),
                 (("GET", "/healthz"), &[], 200, "ok"),
@@ -390,7 +391,8 @@ async fn certificates_identify_clients_of_the_admin_port() {
         Option<u16>,
         &'r str,
     );
-    // (driver, certificate, path, headers, expected status or 0 for a refused connection, part of the reply)
+    // (driver, client certificate, path, headers, expected status or 0 for a refused connection, part of the expected
+    // reply)
     let table: [Row<'_>; 18] = [
         (by_certificate, Some(&ops), "/v1/status", &[], Some(200), ""),
         (
@@ -421,7 +423,8 @@ async fn certificates_identify_clients_of_the_admin_port() {
         (by_certificate, None, "/v1/status", &[], Some(403), "certificate"),
         (by_certificate, None, "/healthz", &[], Some(200), "ok"),
         (by_certificate, Some(&stranger), "/healthz", &[], None, ""),
-        // A browser presents the certificate with requests from any page, so the origin decides.
+        // A browser presents the user's certificate in requests from any page, so the origin decides whether a request
+        // is accepted.
         (
             by_certificate,
             Some(&ops),
@@ -433,7 +436,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
         (by_either, None, "/v1/status", &[], Some(401), "Bearer"),
         (by_either, Some(&board), "/v1/status", &[], Some(200), ""),
         (by_either, Some(&other), "/v1/status", &[reader], Some(200), ""),
-        // Clients send tokens deliberately, so a token takes precedence over a certificate.
+        // A token takes precedence over a certificate, because a client sends a token deliberately.
         (
             by_either,
             Some(&ops),
@@ -442,7 +445,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
             Some(403),
             "token board",
         ),
-        // The console identifies users by their certificate.
+        // The console identifies a user by the certificate if there is one.
         (
             by_certificate,
             Some(&ops),

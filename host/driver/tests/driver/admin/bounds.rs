@@ -1,4 +1,4 @@
-//! Tests that a client of the admin port cannot delay or lock out others.
+//! Tests that a client of the admin port cannot delay other clients or lock them out.
 
 use std::{
     sync::{
@@ -51,7 +51,7 @@ fn called(token: &str, method: &str, path: &str, body: impl Into<Body>) -> Reque
         .unwrap()
 }
 
-/// A source of namespaces whose lookups block their thread until the test releases them, or for 20 s.
+/// Namespaces whose lookups block their thread until the test releases them, or for 20 s.
 struct BlockingNamespaces {
     is_held: Arc<AtomicBool>,
     gave_up: Arc<AtomicBool>,
@@ -186,7 +186,7 @@ async fn one_token_cannot_take_all_streams_of_decisions() {
     };
     assert_eq!((streams.len(), refusal.0), (48, 503), "{}", refusal.1);
     assert_eq!(follow(ADMIN).await.status(), 200);
-    // When a client disconnects, another one is admitted.
+    // When a client disconnects, its slot is free for another client.
     streams.pop();
     until("room for one more", async || follow(READER).await.status() == 200).await;
 }
@@ -206,7 +206,7 @@ async fn probes_are_answered_even_beyond_the_connection_limit_of_an_address() {
         let (found, reply) = driver.ask(path).await;
         assert!(found == status && reply.contains(part), "{path}: {found} {reply}");
     }
-    // A connection beyond the limit is closed after one request.
+    // A connection that exceeds the limit gets one reply, and is then closed.
     let mut stream = soon(TcpStream::connect(driver.admin)).await.unwrap();
     write(&mut stream, "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     assert!(rest(&mut stream).await.contains("connection: close"));
@@ -217,7 +217,8 @@ async fn probes_are_answered_even_beyond_the_connection_limit_of_an_address() {
     .await;
 }
 
-/// Clients choose uids, so many requests may share one. Their decisions are listed in pages, the newest first.
+/// Clients choose the uids of requests, so many requests may have the same one. The decisions on them are listed in
+/// pages, the newest first.
 #[tokio::test]
 async fn decisions_with_one_uid_are_read_page_by_page() {
     let rules = vec![Rule::for_operations([Operation::Create])];
@@ -316,7 +317,8 @@ async fn no_route_shows_values_of_objects_to_readers() {
     let document: Value = serde_json::from_str(&get(READER, "/v1/openapi.json").await.1).unwrap();
     let mut shown = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
-        // Streams do not end, and the replies about definitions and revisions contain nothing from requests.
+        // These routes are left out: event streams, because they do not end, and routes whose replies contain nothing
+        // of requests.
         if methods.get("get").is_none() || path.ends_with("/events") || path == "/v1/requests" {
             continue;
         }
@@ -325,6 +327,7 @@ async fn no_route_shows_values_of_objects_to_readers() {
         assert!(!reply.contains("s3cret"), "{path}: {reply}");
         shown += usize::from(get(ADMIN, &path).await.1.contains("s3cret"));
     }
-    // Three routes show the request: the decision's own, the list of decisions, and the list of candidates.
+    // Users who may see requests get them from three routes: one decision, the list of decisions, and the list of
+    // candidates.
     assert_eq!(shown, 3);
 }

@@ -71,7 +71,7 @@ async fn sent(driver: &Running, path: &str, headers: &[(&str, &str)], form: Opti
 
 const OWN: (&str, &str) = ("sec-fetch-site", "same-origin");
 
-/// Signs in; returns the cookie of the new session as a browser sends it.
+/// Signs in; returns the cookie of the new session, in the form in which a browser sends it.
 async fn session(driver: &Running, token: &str) -> String {
     let form = format!("token={token}&next=%2Fhealth");
     let reply = sent(driver, "/sign-in", &[OWN], Some(&form)).await;
@@ -188,14 +188,14 @@ async fn a_session_lasts_from_sign_in_to_sign_out() {
     let page = sent(&driver, "/health", &[("cookie", &reader)], None).await;
     assert_eq!(page.status, 200);
     assert!(page.body.contains("token board, Read"), "{}", page.body);
-    // The API does not accept the cookie.
+    // The API does not accept the console's cookie.
     assert_eq!(
         sent(&driver, "/v1/status", &[("cookie", &admin)], None)
             .await
             .status,
         401
     );
-    // An unknown session is not accepted.
+    // The console does not accept a cookie with an unknown session.
     let unknown = sent(&driver, "/health", &[("cookie", "admittance=0123")], None).await;
     assert_eq!(unknown.status, 401);
     assert!(
@@ -221,7 +221,8 @@ async fn a_session_lasts_from_sign_in_to_sign_out() {
     );
 }
 
-/// Browsers send the origin of a request in headers, which decide whether a page is shown or a form accepted.
+/// Browsers send the origin of a request in headers. The console decides by them whether it shows a page or accepts a
+/// form.
 #[tokio::test]
 async fn pages_of_other_sites_cannot_use_the_console() {
     let driver = guarded().await;
@@ -231,15 +232,15 @@ async fn pages_of_other_sites_cannot_use_the_console() {
     let page = sent(&driver, "/health", &[("cookie", &cookie)], None).await.body;
     let form = format!("form_key={}", form_key(&page));
     type Row<'r> = (&'r [(&'r str, &'r str)], u16, u16);
-    // (headers, expected status of a page, expected status of a form)
+    // (headers, expected status of the reply to a page request, expected status of the reply to a form)
     let table: [Row<'_>; 11] = [
         (&[OWN], 200, 200),
         (&[OWN, ("origin", &own)], 200, 200),
-        // Pages of the console forbid referrers, so their forms have the origin `null`.
+        // Pages of the console forbid referrers, so browsers send their forms with the origin `null`.
         (&[OWN, ("origin", "null")], 200, 200),
         (&[("sec-fetch-site", "none")], 200, 403),
         (&[], 200, 403),
-        // Old browsers send only `Origin`.
+        // Old browsers send no header but `Origin`.
         (&[("origin", &own)], 200, 200),
         (&[("origin", "null")], 403, 403),
         (&[("origin", other_port)], 403, 403),
@@ -253,7 +254,7 @@ async fn pages_of_other_sites_cannot_use_the_console() {
             403,
             403,
         ),
-        // Browsers do not send the cookie when a user follows a link from another site.
+        // When a user follows a link from another site, the browser does not send the cookie.
         (
             &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")],
             200,

@@ -65,7 +65,7 @@ async fn the_number_of_simultaneous_recordings_is_limited() {
     }
     let (status, reply) = driver.call("GET", "/v1/requests", "").await;
     assert_eq!(status, 503, "{reply}");
-    // When a client disconnects, another recording can begin.
+    // When a client disconnects, a new recording can begin in its place.
     open.pop();
     crate::tls::until("room for one more", async || {
         begin(&driver, "").await.status() == 200

@@ -36,7 +36,7 @@ pub(super) async fn driver(directory: &Path) -> Running {
     Setup::new(&[echo().await]).steered(directory).start().await
 }
 
-/// Sends a request that must succeed, and parses the reply.
+/// Sends a request to the admin port, which must succeed, and parses the reply.
 pub(super) async fn good<T: serde::de::DeserializeOwned>(
     driver: &Running,
     method: &str,
@@ -55,7 +55,7 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
     let files = || fs::read_dir(directory.path().join("chains")).unwrap().count();
     let status = async || good::<Status>(&driver, "GET", "/v1/status", "").await;
 
-    // A dry run reports the change without making it.
+    // A dry run reports what would change, but changes nothing.
     let applied: Applied = good(&driver, "POST", "/v1/definitions?dryRun=true", chain("pods", "a")).await;
     assert!(applied.dry_run);
     assert_eq!(applied.definitions[0].id, "AdmissionChain/pods");
@@ -70,7 +70,7 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
     assert_eq!(live.by.as_deref(), Some("loopback"));
     assert!(files() > 0);
 
-    // A changed definition is applied as JSON.
+    // A definition that exists is changed by applying it again, here as JSON.
     let json = json!({
         "apiVersion": "admittance.dev/v1alpha1",
         "kind": "AdmissionChain",
@@ -103,7 +103,7 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
     let candidates: CandidateList = good(&driver, "GET", "/v1/candidates", "").await;
     assert!(candidates.candidates.is_empty());
 
-    // The history has the earlier revisions.
+    // The history contains the revisions before the live one.
     let history: RevisionList = good(&driver, "GET", "/v1/history", "").await;
     let numbers: Vec<_> = history
         .revisions
@@ -153,7 +153,7 @@ spec:
   stages: [ { name: hook, plugin: { source: \"file:missing.wasm\" } } ]
 ";
     let large = "#".repeat(8 * 1024 * 1024 + 1);
-    // (method, path, content type, body, expected status, part of the reply)
+    // (method, path, content type, body, expected status, part of the expected reply)
     for (method, path, media_type, body, expected, part) in [
         (
             "POST",
@@ -328,7 +328,7 @@ spec:
     assert_eq!(status.revision, 2, "nothing of it had an effect");
 }
 
-/// Invalid files leave the live table unchanged, and each way to see the status gives the reason.
+/// Invalid files leave the live table of chains unchanged. Every report of the status gives the reason.
 #[tokio::test]
 async fn reports_explain_why_the_newest_definitions_are_not_live() {
     let directory = TempDir::new().unwrap();
@@ -345,7 +345,7 @@ async fn reports_explain_why_the_newest_definitions_are_not_live() {
             .is_some_and(|mistake| mistake.contains("broken.yaml"))
     })
     .await;
-    // Definitions can be changed in spite of invalid files; the reply has a warning.
+    // Definitions can be changed although there are invalid files, but the reply contains a warning.
     let (status, reply) = driver.call("POST", "/v1/definitions", chain("more", "a")).await;
     assert_eq!(status, 200, "{reply}");
     assert!(reply["warnings"].to_string().contains("broken.yaml"), "{reply}");

@@ -67,7 +67,8 @@ async fn a_definition_is_created_read_updated_and_deleted() {
         assert_eq!(driver.define("POST", route, documented().to_string()).await, done);
         assert_eq!(driver.live().await, ["defaultGroup/webhook-test"]);
 
-        // The reply contains every field in the order of newer drivers.
+        // The reply contains all fields of a definition, in the order in which newer versions of BCS's driver write
+        // them.
         let found = driver.data("GET", &one).await;
         let created = found["metadata"]["creationTimestamp"].clone();
         let mut expected = documented();
@@ -87,7 +88,7 @@ async fn a_definition_is_created_read_updated_and_deleted() {
         assert_eq!(found.to_string(), expected.to_string());
         assert!(created.as_str().unwrap().starts_with("20"), "{created}");
 
-        // Updates do not change metadata and version.
+        // An update does not change the definition's metadata and version.
         let mut update = documented();
         update["apiVersion"] = json!("v5");
         update["metadata"]["labels"] = json!({"a": "b"});
@@ -100,7 +101,7 @@ async fn a_definition_is_created_read_updated_and_deleted() {
         assert_eq!(driver.data("GET", &one).await, expected);
         assert_eq!(driver.data("GET", "/admissionwebhooks").await, json!([expected]));
 
-        // A definition that was read can be written back unchanged.
+        // A definition can be written back exactly as it was read.
         assert_eq!(driver.define("PUT", route, expected.to_string()).await, done);
         assert_eq!(driver.data("GET", &one).await, expected);
 

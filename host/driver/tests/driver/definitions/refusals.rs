@@ -17,7 +17,7 @@ pub(super) async fn driver(directory: &TempDir) -> Running {
     driver
 }
 
-/// Returns a definition that conflicts with no other definition. Its fields are overridden by `fields`.
+/// Returns a definition with these fields. It conflicts with no other definition.
 fn with(fields: &Value) -> String {
     let mut body = definition("new", "https://h.example");
     body["resourcesRef"] = json!({"operation": "Update", "kind": "Deployment"});
@@ -48,9 +48,9 @@ async fn invalid_definitions_are_refused() {
     let absent = format!("{ROUTE}/absent");
     const PARAMETERS: &str = "there is some error in the parameters: ";
     let no_base64 = "this is not base64: Invalid symbol 37, offset 0.; write the base64 of a PEM file, `base64 -w0 ca.pem`";
-    // (method, path, body, expected code, message after the program's name)
+    // (method, path, body, expected code, expected message without the program's name at its start)
     for (method, path, body, code, message) in [
-        // bcs-mesos-driver has the same messages.
+        // bcs-mesos-driver replies with the same messages to the next requests.
         (
             "POST",
             ROUTE,
@@ -121,7 +121,7 @@ async fn invalid_definitions_are_refused() {
             1_405_202,
             "admission not exist: there is no other/there".to_owned(),
         ),
-        // Creating a definition that exists is refused before the new content is checked.
+        // A new definition whose name exists is refused before its content is checked.
         (
             "POST",
             ROUTE,
@@ -142,7 +142,7 @@ async fn invalid_definitions_are_refused() {
                 before[0].display()
             ),
         ),
-        // These definitions could never work.
+        // The next definitions could never work.
         (
             "POST",
             ROUTE,
@@ -283,7 +283,7 @@ async fn invalid_definitions_are_refused() {
                 "{PARAMETERS}admissionWebhooks[0].clientConfig.path: the path \"p\" does not begin with `/`"
             ),
         ),
-        // All mistakes are reported at once.
+        // All mistakes of a definition are reported in one reply.
         (
             "POST",
             ROUTE,
@@ -298,7 +298,7 @@ async fn invalid_definitions_are_refused() {
                 admissionWebhooks[1].failurePolicy: \"Open\" is not a valid failure policy; write Fail or Ignore"
             ),
         ),
-        // There is at most one definition for each operation and kind.
+        // A second definition for the same operation and kind is refused.
         (
             "POST",
             ROUTE,
@@ -309,7 +309,7 @@ async fn invalid_definitions_are_refused() {
                 before[0].display()
             ),
         ),
-        // Updates are checked by the same rules.
+        // The new content of an update is checked as that of a new definition is.
         (
             "PUT",
             ROUTE,
@@ -319,7 +319,7 @@ async fn invalid_definitions_are_refused() {
                 "{PARAMETERS}admissionWebhooks[0].clientConfig.url: this is not a valid URL: relative URL without a base; write https://host/path"
             ),
         ),
-        // These plugins cannot be loaded.
+        // The plugins of the next definitions cannot be loaded.
         (
             "POST",
             ROUTE,

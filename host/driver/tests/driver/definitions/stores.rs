@@ -18,10 +18,11 @@ use tempfile::TempDir;
 use super::{DONE, ROUTE, definition, refusal};
 use crate::harness::{Running, Setup, echo};
 
-/// A write by another program right before the next commit: the file, and its new text or `None` to remove it.
+/// A write that another program makes right before the driver's next commit: the file, and its new text or `None` to
+/// remove it.
 type RivalWrite = (PathBuf, Option<String>);
 
-/// A file store to which other programs write right before commits, and which can become unavailable.
+/// A file store in which other programs change files right before commits. It can become unavailable.
 #[derive(Clone, Debug)]
 struct ContestedStore(Arc<Inner>);
 
@@ -43,7 +44,7 @@ impl ContestedStore {
         }))
     }
 
-    /// Makes one of these writes before each of the next commits.
+    /// Makes one of these writes of another program before each of the next commits.
     fn contest(&self, mut rivals: Vec<RivalWrite>) {
         rivals.reverse();
         *self.0.rivals.lock().unwrap() = rivals;
@@ -118,7 +119,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
         let found = driver.data("GET", &one).await;
         found["admissionWebhooks"][0]["clientConfig"]["url"].clone()
     };
-    // Another driver creates the definition first.
+    // Another driver creates the definition right before this driver does.
     let id = DefinitionId {
         kind: "admissionwebhook".to_owned(),
         name: "defaultGroup/w".to_owned(),
@@ -129,8 +130,8 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     assert_eq!(refusal(&answer).0, 1_405_201);
     assert_eq!(url().await, "https://theirs.example");
 
-    // Another program changes the definition first. The update then applies to the changed version, and keeps its
-    // metadata.
+    // Another program changes the definition right before the update. The update then applies to the changed
+    // definition, and keeps its metadata.
     let labelled =
         at("https://theirs.example").replace("\"name\":\"w\"", "\"name\":\"w\",\"labels\":{\"a\":\"b\"}");
     assert!(labelled.contains("labels"));
@@ -142,7 +143,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     assert_eq!(url().await, "https://ours.example");
     assert_eq!(driver.data("GET", &one).await["metadata"]["labels"]["a"], "b");
 
-    // Another program deletes the definition first.
+    // Another program deletes the definition right before it is updated, and then right before it is deleted.
     let before = fs::read_to_string(&file).unwrap();
     store.contest(vec![(file.clone(), None)]);
     let (_, answer) = driver.define("PUT", ROUTE, at("https://ours.example/more")).await;
@@ -152,7 +153,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     let (_, answer) = driver.define("DELETE", &one, "").await;
     assert_eq!(refusal(&answer).0, 1_405_202);
 
-    // Another program writes first at every attempt.
+    // Another program changes the definition before each attempt of the driver.
     fs::write(&file, at("https://theirs.example")).unwrap();
     let theirs = |number: usize| {
         (
@@ -168,7 +169,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
         message.contains("was changed by someone else meanwhile"),
         "{message}"
     );
-    // Another program writes first at every attempt but the last, which succeeds.
+    // Another program changes the definition before each attempt but the last, which therefore succeeds.
     store.contest((5..9).map(theirs).collect());
     assert_eq!(
         driver.define("PUT", ROUTE, at("https://ours.example")).await.1,
@@ -177,8 +178,8 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     assert_eq!(url().await, "https://ours.example");
 }
 
-/// While the store is unavailable, changes are refused with the reason, and the live table remains in force.
-/// Afterwards, changes succeed.
+/// While the store is unavailable, changes are refused with the reason, and the live table of chains stays as it was.
+/// Afterwards, changes succeed again.
 #[tokio::test]
 async fn changes_are_refused_while_the_store_is_unavailable() {
     let directory = TempDir::new().unwrap();
@@ -229,8 +230,8 @@ async fn a_missing_directory_does_not_remove_its_definitions() {
     assert_eq!(driver.define("POST", ROUTE, body()).await.1, DONE);
 }
 
-/// Without a writable store, existing definitions are read, but a new one is refused, and the message names the missing
-/// setting.
+/// Without a writable store, existing definitions are read. A new definition is refused, with a message that names the
+/// missing setting.
 #[tokio::test]
 async fn a_change_is_refused_without_a_writable_store() {
     let directory = TempDir::new().unwrap();
@@ -239,7 +240,7 @@ async fn a_change_is_refused_without_a_writable_store() {
     fs::write(&file, there).unwrap();
     let file = || -> Vec<Arc<dyn DefinitionPlace>> { vec![Arc::new(Files(file.clone()))] };
     let history = |name: &str| Some(directory.path().join(name));
-    // (places of definitions, history, part of the message)
+    // (places of definitions, history directory, part of the expected message)
     for (places, history, expected) in [
         (file(), None, "name a history directory that can be written"),
         (file(), history("one"), "add a directory to `definitions`"),

@@ -4,7 +4,7 @@ use tempfile::TempDir;
 use super::{PREFIX, ROUTE, definition, refusal, refusals::driver};
 use crate::harness::request;
 
-/// Requests whose head is invalid are refused before their body is read, with the status that clients expect.
+/// A request whose head is invalid is refused before its body is read, with the status that clients expect.
 #[tokio::test]
 async fn invalid_requests_are_refused_without_reading_them() {
     let directory = TempDir::new().unwrap();

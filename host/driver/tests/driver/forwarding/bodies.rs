@@ -1,4 +1,5 @@
-//! Tests how bodies reach the scheduler: streamed if no chain needs them, and otherwise read within the limits.
+//! Tests how bodies of requests reach the scheduler: streamed if no chain needs them, and otherwise read within the
+//! limits.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use tokio::sync::mpsc;
 use super::scheduler::*;
 use crate::harness::*;
 
-/// Returns a body that consists of the chunks from a channel.
+/// Returns a body that consists of the chunks that the test sends to a channel.
 fn sent_by(receiver: mpsc::Receiver<Bytes>) -> Body {
     Body::from_stream(stream::unfold(receiver, async |mut receiver| {
         receiver
@@ -34,7 +35,8 @@ async fn bodies_are_streamed_both_ways_if_no_chain_needs_them() {
     });
     let setup = Setup::new(&[serve(routes).await]).limits(|limits| limits.body = 1024);
     let driver = in_front_of_schedulers(setup).start().await;
-    // Each chunk is sent only after the previous one was received, so a driver that waits for the end would hang.
+    // Each chunk is sent only after the scheduler has received the previous one, so the test would hang if the driver
+    // waited for the whole body.
     let (sender, receiver) = mpsc::channel(1);
     let path = below("/agentsettings/taint");
     let sending = tokio::spawn({
@@ -68,7 +70,7 @@ async fn bodies_that_the_driver_reads_have_limits() {
         })
     };
     let scene = Scene::changed(setup).await;
-    // No chain matches the updates below, but the driver reads their bodies to translate them.
+    // The updates below match no chain, but the driver reads their bodies to translate them for the scheduler.
     let code = |(status, reply): (u16, String)| {
         let reply: Value = serde_json::from_str(&reply).unwrap();
         (status, reply["code"].as_u64().unwrap())
@@ -94,7 +96,7 @@ async fn bodies_that_the_driver_reads_have_limits() {
     }
     assert!(scene.received().is_empty());
 
-    // A body that is only streamed has no limit.
+    // A body that the driver streams without reading it has no size limit.
     let (received, status, _) = scene.send("PUT", "/agentsettings/taint", &"x".repeat(9999)).await;
     assert_eq!((received.unwrap().body.len(), status), (9999, 200));
 }
@@ -103,7 +105,7 @@ async fn bodies_that_the_driver_reads_have_limits() {
 async fn chunked_bodies_and_trailers_are_forwarded() {
     let scene = Scene::start().await;
     let body = runnable("application", "a");
-    // (path, whether the request to the scheduler has a length)
+    // (path, whether the request to the scheduler has a `Content-Length`)
     for (path, has_length) in [
         (APPLICATIONS.to_owned(), true),
         (below("/agentsettings/taint"), false),
@@ -176,7 +178,7 @@ async fn a_body_that_its_route_ignores_is_discarded() {
             if last { "connection: close\r\n" } else { "" },
         );
         write(&mut stream, &head).await;
-        // The connection can be reused.
+        // After the reply, the client sends its next request on the same connection.
         let reply = until(&mut stream, SUCCESS).await;
         assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
         let [received] = &scene.received()[..] else {

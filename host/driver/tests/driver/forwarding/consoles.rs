@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use super::scheduler::*;
 use crate::harness::*;
 
-/// Starts a driver that expects consoles at the port of this address.
+/// Makes a driver expect the consoles of all hosts at the port of this address.
 fn with_consoles(
     at: SocketAddr,
     change: impl FnOnce(&mut ConsoleConfig) + 'static,
@@ -56,14 +56,14 @@ async fn reporting_upstream() -> SocketAddr {
 #[tokio::test]
 async fn console_requests_go_to_the_host_that_they_name() {
     let scene = Scene::changed(with_consoles(reporting_upstream().await, |_| ())).await;
-    // (method, path and query, expected path at the console)
+    // (method, path and query of the client's request, expected path and query at the console)
     for (method, path, expected) in [
         (
             "GET",
             "/webconsole/api/sessions?host_ip=127.0.0.1&x=%20",
             "/bcsapi/v1/consoleproxy/api/sessions?host_ip=127.0.0.1&x=%20",
         ),
-        // The next row has the same address as the previous one in another form.
+        // The next host is the previous row's address in its IPv6 form.
         (
             "POST",
             "/webconsole/a?host_ip=::ffff:127.0.0.1",
@@ -105,7 +105,7 @@ async fn a_websocket_becomes_a_tunnel() {
                 let mut stream = TokioIo::new(upgrade.await.unwrap());
                 let line = until(&mut stream, "\n").await;
                 write(&mut stream, &line.to_uppercase()).await;
-                // The tunnel stays open until the other side closes it.
+                // The console keeps the tunnel open until the driver closes it.
                 rest(&mut stream).await;
             });
             Response::builder()
@@ -133,7 +133,7 @@ async fn a_websocket_becomes_a_tunnel() {
     assert!(reply.contains("sec-websocket-accept: x\r\n"), "{reply}");
     write(&mut stream, "bird\n").await;
     assert_eq!(until(&mut stream, "\n").await, "EARLY BIRD\n");
-    // When a driver stops, it closes its tunnels.
+    // A driver that stops closes its tunnels.
     scene.driver.shutdown.signal();
     assert_eq!(scene.driver.stopped().await, Stopped::Cut);
     assert_eq!(rest(&mut stream).await, "");
@@ -147,7 +147,8 @@ async fn invalid_and_unreachable_hosts_of_consoles_are_refused() {
         console.hosts = Some(vec!["127.0.0.0/24".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]);
     }))
     .await;
-    // (source, query, headers of a WebSocket, expected status, part of the reply)
+    // (source of the expectation, query, whether it is the handshake of a WebSocket, expected status, part of the
+    // expected reply)
     for (source, query, upgrade, status, expected) in [
         ("1.3 no host_ip", "", false, 400, "param host_ip must not be empty"),
         ("here alone: a name", "?host_ip=localhost", false, 400, "param host_ip must be an IP address"),

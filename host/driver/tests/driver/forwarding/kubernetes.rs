@@ -54,7 +54,7 @@ impl Kubernetes {
         Self::with_switch(url, received, true).await
     }
 
-    /// Starts a driver whose `dialect.bcs.customResources` has this value.
+    /// Starts a driver whose `dialect.bcs.customResources` is `custom_resources`.
     async fn with_switch(url: &str, received: Arc<Mutex<Vec<Received>>>, custom_resources: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kubeconfig");
@@ -108,7 +108,7 @@ async fn api_versions_of_custom_resource_definitions_are_translated() {
     let kubernetes = Kubernetes::start(move || Response::builder().status(201).header("audit-id", "a").body(Body::from(reply)).unwrap()).await;
     let crd = r#"{"apiVersion":"v4","kind":"CustomResourceDefinition","metadata":{"name":"a.b"},"other":1}"#;
     let sent = r#"{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","metadata":{"name":"a.b"},"other":1}"#;
-    // (method, path, body, expected request line at kube-apiserver, expected body there)
+    // (method, path, body, expected request line at kube-apiserver, expected body at kube-apiserver)
     for (method, path, body, line, there) in [
         ("GET", "/customresourcedefinitions?limit=5", "", format!("GET {DEFINITIONS}?limit=5"), ""),
         ("GET", "/customresourcedefinitions/a.b", "", format!("GET {DEFINITIONS}/a.b"), ""),
@@ -140,14 +140,14 @@ async fn requests_for_custom_resources_are_forwarded_unchanged() {
     let kubernetes = Kubernetes::start(|| json_reply(409, &status(409, "AlreadyExists"))).await;
     let in_namespace = |name: &str| json!({"kind": "K", "metadata": {"name": "a", "namespace": name}}).to_string();
     let kinds = "/apis/g/v1/namespaces/there/ks";
-    // (method, path below /customresources, body, requests that kube-apiserver receives)
+    // (method, path below /customresources, body, expected request lines at kube-apiserver)
     for (method, path, body, lines) in [
         ("GET", "/g/v1/namespaces/there/ks?limit=5", String::new(), vec![format!("GET {kinds}?limit=5")]),
         ("PUT", "/g/v1/namespaces/there/ks/a", in_namespace("absent"), vec![format!("PUT {kinds}/a")]),
         ("DELETE", "/g/v1/namespaces/there/ks/a", String::new(), vec![format!("DELETE {kinds}/a")]),
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("there"), vec!["GET /api/v1/namespaces/there".to_owned(), format!("POST {kinds}")]),
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("absent"), vec!["GET /api/v1/namespaces/absent".to_owned(), "POST /api/v1/namespaces?".to_owned(), format!("POST {kinds}")]),
-        // If the namespace cannot be checked, the request is forwarded all the same.
+        // The driver cannot check whether this namespace exists, but forwards the request nevertheless.
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("locked"), vec!["GET /api/v1/namespaces/locked".to_owned(), format!("POST {kinds}")]),
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("../nodes"), vec![format!("POST {kinds}")]),
         ("POST", "/g/v1/ks", r#"{"metadata":{"name":"a"}}"#.to_owned(), vec!["POST /apis/g/v1/ks".to_owned()]),
@@ -210,8 +210,8 @@ async fn custom_resource_definitions_are_written_in_v1_if_v1beta1_is_not_served(
     assert_eq!(received.json()["spec"]["versions"][0]["name"], "v2");
 }
 
-/// A cluster may be configured only for labels of namespaces or for plugins, and must not thereby be open to all
-/// clients.
+/// Custom resources are refused by default, because a cluster that is configured only for labels of namespaces or for
+/// plugins must not be open to all clients.
 #[tokio::test]
 async fn custom_resources_are_refused_by_default() {
     let open = Kubernetes::start(|| json_reply(200, &json!({}))).await;

@@ -16,14 +16,14 @@ use serde_json::Value;
 use super::scheduler::*;
 use crate::harness::*;
 
-/// Starts a scheduler that answers as the master from request number `first` on. Also returns a counter of its
-/// requests.
+/// Starts a scheduler that becomes the master with its request number `first`. Also returns the number of requests that
+/// it has received.
 async fn master_from(first: usize) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let received = Arc::new(AtomicUsize::new(0));
     let count = received.clone();
     let routes = Router::new().fallback(async move |request: Request<Body>| {
         let body = request.into_body().collect().await.unwrap().to_bytes();
-        // Every attempt must send the whole body.
+        // The driver must send the whole body again with every attempt.
         let version: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(version["ID"], "a");
         match count.fetch_add(1, Ordering::Relaxed) {
@@ -51,7 +51,7 @@ async fn the_next_listed_scheduler_is_called_if_the_first_is_not_the_master() {
 
 #[tokio::test]
 async fn a_scheduler_that_becomes_the_master_gets_the_request() {
-    // `first` is the number of the first request that the scheduler answers as the master.
+    // `first` is the number of the request with which the scheduler becomes the master.
     for first in [2, 3, 4] {
         let (address, received) = master_from(first).await;
         let driver = in_front_of_schedulers(Setup::new(&[address])).start().await;
@@ -81,7 +81,7 @@ async fn without_a_master_the_request_fails_after_the_connect_timeout() {
 #[tokio::test]
 async fn a_streamed_body_is_sent_only_once() {
     let scene = Scene::answering(|| http::Response::new(Body::empty())).await;
-    // The body is streamed, because no chain needs it, so it cannot be sent twice.
+    // No chain needs the body, so the driver streams it and cannot send it a second time.
     let (received, status, reply) = scene.send("PUT", "/agentsettings/taint", "[]").await;
     assert_eq!(received.unwrap().body, "[]");
     assert_eq!(status, 200);

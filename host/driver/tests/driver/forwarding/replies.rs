@@ -1,4 +1,4 @@
-//! Tests the scheduler's replies as clients receive them.
+//! Tests which replies clients receive for the replies of the scheduler.
 
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ const RESOURCES: &str = "/cluster/resources";
 #[rustfmt::skip]
 async fn replies_of_the_scheduler_are_passed_on_as_documented() {
     let refused = |message: &str| format!(r#"{{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!{message}","data":{{}}}}"#);
-    // (source, status, body, reply to the client)
+    // (source of the expectation, the scheduler's status and body, expected reply to the client or `None` for the same
+    // body)
     for (source, status, body, expected) in [
         ("1.4", 200, SUCCESS.to_owned(), None),
         ("1.4 whatever its status", 500, r#"{"result":false,"code":1405200,"message":"x","data":{}}"#.to_owned(), None),
@@ -40,7 +41,7 @@ async fn replies_of_the_scheduler_are_passed_on_as_documented() {
                 .body(Body::from(sent.clone()))
                 .unwrap()
         };
-        // No scheduler becomes the master, so a short timeout suffices.
+        // The timeout is short because no scheduler becomes the master, so the driver always waits for it.
         let scene = Scene::with(reply, |setup| setup.upstream(|upstream| upstream.connect_timeout = Duration::from_millis(50))).await;
         let response = scene.driver.send(request("GET", &below(RESOURCES), Body::empty())).await;
         let mut names: Vec<&str> = response.headers().keys().map(http::HeaderName::as_str).collect();
@@ -123,7 +124,7 @@ async fn a_large_reply_is_streamed() {
             back.extend(frame.into_data().unwrap());
         }
         assert_eq!(back, chunk);
-        // Each chunk is sent only after the previous one was received.
+        // Each chunk is sent only after the client has received the previous one.
         soon(sender.send(chunk.clone())).await.unwrap();
     }
 }
@@ -146,7 +147,7 @@ async fn writes(reply: &'static str, hangs_up: bool) -> std::net::SocketAddr {
 #[tokio::test]
 #[rustfmt::skip]
 async fn a_missing_or_invalid_reply_is_reported() {
-    // (text, whether the scheduler hangs up after it, expected reason)
+    // (text that the scheduler sends, whether it hangs up afterwards, expected reason in the driver's reply)
     for (written, hangs_up, expected) in [
         ("", true, "the connection to the upstream broke before it replied"),
         ("", false, "the upstream did not reply within 100ms"),

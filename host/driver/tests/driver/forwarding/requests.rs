@@ -1,4 +1,4 @@
-//! Tests requests as the scheduler receives them, and requests that it never receives.
+//! Tests what requests look like when the scheduler receives them, and which requests it does not receive.
 
 use axum::body::Body;
 use http::Request;
@@ -76,7 +76,7 @@ async fn a_request_goes_through_the_chains_before_it_is_forwarded() {
     assert!(received.is_none());
     assert_eq!((status, &reply["code"]), (400, &json!(1_405_234)));
 
-    // The reply contains the warnings whether or not the scheduler answered.
+    // The reply contains the chain's warnings whether the scheduler replied or the driver refused the request.
     let response = scene.driver.send(post(runnable("application", "odd"))).await;
     assert_eq!(response.headers()["warning"], r#"299 - "it is odd""#);
     let response = scene.driver.send(post(application("odd"))).await;
@@ -89,7 +89,7 @@ async fn a_request_goes_through_the_chains_before_it_is_forwarded() {
 async fn refused_requests_do_not_reach_the_scheduler() {
     let scene = Scene::start().await;
     let deep = format!(r#"{{"kind":"application","x":{}{}}}"#, "[".repeat(200), "]".repeat(200));
-    // (source, method, path, body, expected status, part of the reply)
+    // (source of the expectation, method, path, body, expected status, part of the expected reply)
     for (source, method, path, body, status, expected) in [
         ("6 wrong kind", "POST", "/namespaces/n/applications", runnable("process", "a"), 200, r#"{"result":false,"code":1405008,"message":"(bcs-mesos-driver):Kind process is invalid","data":{}}"#),
         ("6 wrong kind, that chains look at", "PUT", "/namespaces/n/applications", runnable("deployment", "a"), 200, "1405008"),
@@ -115,7 +115,7 @@ async fn refused_requests_do_not_reach_the_scheduler() {
         assert_eq!(got, status, "{source}: {reply}");
         assert!(reply.contains(expected), "{source}: {reply}");
     }
-    // Paths outside the prefix have no route.
+    // A path outside the API's prefix has no route.
     let outside = Request::get("/healthz").body(Body::empty()).unwrap();
     assert_eq!(text(scene.driver.send(outside).await).await.0, 404);
     let stranger = Request::get(below("/cluster/resources")).body(Body::empty()).unwrap();
@@ -125,8 +125,8 @@ async fn refused_requests_do_not_reach_the_scheduler() {
     assert!(scene.received().is_empty());
 }
 
-/// bcs-mesos-driver, in contrast, replaces invalid UTF-8 as Go's decoder does. To clients that do not accept JSON it
-/// replies in XML, or with 406.
+/// The replies differ from bcs-mesos-driver's: it replaces invalid UTF-8 as Go's decoder does, and replies in XML, or
+/// with 406, to clients that do not accept JSON.
 #[tokio::test]
 async fn invalid_utf8_is_refused_and_every_reply_is_json() {
     let scene = Scene::start().await;
@@ -139,7 +139,8 @@ async fn invalid_utf8_is_refused_and_every_reply_is_json() {
     }
     assert!(scene.received().is_empty());
     for accept in ["application/xml", "text/html", "*/*", ""] {
-        // A filter refuses the first row and the handler the second; the scheduler answers the third.
+        // The first request is refused by a filter and the second by the handler. The third is answered by the
+        // scheduler.
         for (path, body, status, expected) in [
             ("/namespaces/n/applications", "null", 400, "1405010"),
             ("/namespaces/n/configmaps", "{}", 200, "1405008"),
@@ -197,7 +198,7 @@ async fn a_request_ends_when_its_client_hangs_up() {
     let (mut scheduler, _) = soon(listener.accept()).await.unwrap();
     until(&mut scheduler, "\r\n\r\n").await;
     drop(client);
-    // The client is gone, so the driver aborts its request to the scheduler.
+    // The client has disconnected, so the driver aborts its request to the scheduler.
     let mut rest = Vec::new();
     soon(scheduler.read_to_end(&mut rest)).await.unwrap();
     assert!(serde_json::from_slice::<Value>(&rest).unwrap()["raw_json"].is_object());

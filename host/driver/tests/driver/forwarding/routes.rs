@@ -9,22 +9,22 @@ use serde_json::json;
 use super::scheduler::*;
 use crate::harness::*;
 
-/// The body that the client sends, and what the scheduler receives.
+/// The body that the client sends with a request, and the body that the scheduler receives.
 #[derive(Clone, Copy, Debug)]
 enum Sent {
     /// The client sends no body, and the scheduler receives none.
     Nothing,
-    /// The body is forwarded without being read.
+    /// The driver forwards the body without reading it.
     Raw,
-    /// An object of this kind is forwarded unchanged.
+    /// The driver checks the body, an object of this kind, and forwards it unchanged.
     Checked(&'static str),
-    /// An object of this kind becomes a `Version`.
+    /// The driver converts the body, an object of this kind, to a `Version`.
     Version(&'static str),
-    /// A deployment becomes a `DeploymentDef`.
+    /// The driver converts a deployment to a `DeploymentDef`.
     Deployment,
-    /// A daemonset becomes a `BcsDaemonsetDef`.
+    /// The driver converts a daemonset to a `BcsDaemonsetDef`.
     Daemonset,
-    /// A message becomes a `BcsMessage`.
+    /// The driver converts a message to a `BcsMessage`.
     Message,
 }
 
@@ -94,7 +94,7 @@ impl Sent {
     }
 }
 
-/// The routes that bcs-mesos-driver forwards to the scheduler.
+/// (method, path, body, expected path at the scheduler)
 #[rustfmt::skip]
 const ROWS: [(&str, &str, Sent, &str); 69] = [
     ("POST",   "/namespaces/path/applications",                         Version("application"), "POST /v1/apps"),

@@ -26,7 +26,7 @@ impl Received {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// Returns the headers in order, except `Host`.
+    /// Returns the headers of the recorded request in their order, without `Host`.
     pub(super) fn header_lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self
             .headers
@@ -107,7 +107,7 @@ impl Scene {
     }
 }
 
-/// Treats the servers of the setup as schedulers.
+/// Changes the setup so that its upstream servers are schedulers.
 pub(super) fn in_front_of_schedulers(setup: Setup) -> Setup {
     setup.bcs(|bcs| bcs.upstream_kind = UpstreamKind::Scheduler)
 }

@@ -56,7 +56,7 @@ impl Scene {
         (status, serde_json::from_str(&text).unwrap())
     }
 
-    /// Creates a user; returns a token for it.
+    /// Creates a user; returns a new token for that user.
     async fn with_token(&self, name: &str, super_user: bool) -> String {
         let (status, user) = self
             .admin(
@@ -72,7 +72,8 @@ impl Scene {
         token["token"].as_str().unwrap().to_owned()
     }
 
-    /// Sends a request and returns the reply. `authorization` is the value of that header; empty for none.
+    /// Sends a request and returns the reply. `authorization` is the value of the header `Authorization`; the header is
+    /// omitted if it is empty.
     async fn rest(&self, authorization: &str, method: &str, path: &str, body: Value) -> (u16, Value) {
         let mut request = request(method, &format!("/rest/{path}"), body.to_string());
         if !authorization.is_empty() {
@@ -212,7 +213,7 @@ async fn only_permitted_users_manage_users_and_clusters() {
         (&root, "POST", "users/x/tokens", 400, "USER_ID_INVALID"),
         (&alice, "GET", query, 200, ""),
         (&root, "GET", query_by_cluster, 200, ""),
-        // The reply does not reveal that the cluster exists.
+        // A user without permissions on the cluster gets a reply that does not reveal whether it exists.
         (&bob, "GET", query, 404, "CLUSTER_NOT_FOUND"),
         (&bob, "GET", query_by_cluster, 404, "CLUSTER_NOT_FOUND"),
         (nobody, "GET", query_by_cluster, 401, "UNAUTHORIZED"),
@@ -326,7 +327,7 @@ async fn invalid_input_for_accounts_is_refused_with_the_configured_status() {
             );
             assert!(reply["message"].as_str().unwrap().contains(part), "{reply}");
         }
-        // The configured statuses do not apply to other errors than invalid input.
+        // The configured statuses apply only to replies about invalid input.
         let bcs = json!({"id": "x", "project_id": "p", "cluster_type": "nomad"});
         let (status, reply) = scene.as_root("POST", "clusters/bcs", bcs).await;
         assert_eq!(
@@ -341,7 +342,7 @@ async fn invalid_input_for_accounts_is_refused_with_the_configured_status() {
                 credentials(&json!("guess")),
             )
             .await;
-        // The cluster does not exist, so it has no register token.
+        // The cluster was not created, so it has no register token.
         assert_eq!((put.0, &put.1["code_name"]), (400, &json!("RTOKEN_NOT_FOUND")));
     }
 }
@@ -350,7 +351,7 @@ async fn invalid_input_for_accounts_is_refused_with_the_configured_status() {
 async fn the_admin_api_manages_the_same_users_and_clusters() {
     let scene = Scene::start(Statuses::Driver).await;
     let user = json!({"name": "alice", "groups": ["dev"]});
-    // (method, path, body, expected status, part of the reply)
+    // (method, path, body, expected status, part of the expected reply)
     for (method, path, body, status, part) in [
         ("POST", "/v1/users", user.clone(), 200, "plain:alice"),
         ("POST", "/v1/users", user, 409, "already exists"),

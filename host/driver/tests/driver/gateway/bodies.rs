@@ -38,7 +38,7 @@ async fn a_yaml_body_is_converted_to_json() {
         assert_eq!(request.headers["content-type"], kind_received);
         assert_eq!(request.headers["content-length"], received.len().to_string());
     }
-    // The body comes in chunks, and is larger than the parts in which it is converted.
+    // The body arrives in chunks, and is longer than the pieces that the gateway converts at a time.
     let long = "x".repeat(40_000);
     let chunks = stream::iter([
         Ok::<_, std::io::Error>(format!("a: {long}\n")),
@@ -63,7 +63,7 @@ async fn a_body_that_cannot_be_converted_is_refused() {
         .start()
         .await;
     let bomb = "a: &a [1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a]\nc: [*b,*b,*b]\n";
-    // (body, expected status and code, part of the message)
+    // (body, expected status and code, part of the expected message)
     for (body, status, code, part) in [
         (
             "a: [",
@@ -99,7 +99,7 @@ async fn a_body_that_cannot_be_converted_is_refused() {
         .insert("content-encoding", "gzip".parse().unwrap());
     let (status, reply) = envelope(gateway.send(compressed).await).await;
     assert_eq!((status, &reply["code"]), (415, &json!(1_405_065)));
-    // This body never ends.
+    // The sender is not dropped, so this body never ends.
     let (_sender, receiver) = mpsc::channel::<Bytes>(1);
     let endless = stream::unfold(receiver, async |mut receiver| {
         receiver

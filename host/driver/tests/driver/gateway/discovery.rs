@@ -18,7 +18,7 @@ fn ensemble_config(server: &str) -> EnsembleConfig {
     EnsembleConfig::new(server.parse::<Servers>().unwrap())
 }
 
-/// Registers an address in the way a driver does.
+/// Registers an address in ZooKeeper in the way a driver does.
 fn register(
     zookeeper: &ZooKeeper,
     parent: &str,
@@ -99,7 +99,8 @@ async fn services_other_than_drivers_are_discovered_through_zookeeper() {
     );
     let node = "/bcs/services/endpoints/kubernetedriver/BCS-K8S-1";
     let _kubernetes = register(&registering, node, kubernetes.address, None);
-    // The status 404 comes from the service. It is passed on, whatever `statuses` in the configuration says.
+    // The status 404 comes from the service behind the gateway, so it is passed on, whatever `statuses` in the
+    // configuration says.
     until("the storage", async || {
         send("GET", "storage/k8s/x?y=1", "all", "").await == 404
     })
@@ -164,7 +165,7 @@ async fn drivers_are_discovered_through_zookeeper() {
     assert_eq!(detail(&gateway).await["discovery"], PATH);
 
     let registering = ZooKeeper::open(ensemble_config(server.address()));
-    // A driver also creates a node for schedulers, next to the nodes of clusters. The gateway must ignore it.
+    // A driver creates a second node, for schedulers, next to the nodes of clusters. The gateway must ignore it.
     let _beside = register(&registering, PATH, one.address, None);
     let first = register(&registering, &format!("{PATH}/BCS-1"), one.address, None);
     until("the first driver", async || reply(&gateway, "BCS-1").await.0 == 0).await;
@@ -183,7 +184,7 @@ async fn drivers_are_discovered_through_zookeeper() {
     );
     until("another cluster", async || reply(&gateway, "BCS-2").await.0 == 0).await;
     assert!(!outside.received().is_empty());
-    // This driver registers with a cluster id that is also listed in the configuration.
+    // The configuration lists the drivers of this cluster, so the gateway ignores a driver that registers for it.
     let _fourth = register(&registering, &format!("{PATH}/BCS-LISTED"), one.address, None);
     let _last = register(&registering, &format!("{PATH}/BCS-3"), one.address, None);
     until("the last cluster", async || reply(&gateway, "BCS-3").await.0 == 0).await;

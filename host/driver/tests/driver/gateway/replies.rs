@@ -27,8 +27,8 @@ async fn each_failure_has_the_reply_of_bcs_api() {
         })
         .start()
         .await;
-        // (method, path, values of BCS-ClusterID, expected status if the gateway replies with the statuses of bcs-api,
-        // expected status otherwise, code, message)
+        // (method, path, values of `BCS-ClusterID`, expected status with the statuses of bcs-api, expected status with
+        // the gateway's own statuses, code, message)
         for (method, path, ids, ok, own, code, message) in [
             ("GET", &*path, &[][..], 200, 400, 1_405_007, none),
             ("GET", &*path, &[""][..], 200, 400, 1_405_007, none),
@@ -50,7 +50,7 @@ async fn each_failure_has_the_reply_of_bcs_api() {
                 1_405_051,
                 "(bcs-api):mesos cluster BCS-NONE not found",
             ),
-            // bcs-api has the same messages.
+            // bcs-api replies with the same messages to the next requests.
             (
                 "GET",
                 &*path,
@@ -256,8 +256,8 @@ async fn the_access_log_names_the_cluster_and_the_user() {
         gateway.send(asking).await;
     };
     ask("GET").await;
-    // `tracing` decides at the first use of a log line whether to log it, and caches that. Another test's thread may
-    // have been first, so the cache is rebuilt.
+    // `tracing` decides at the first use of a log line whether to log it, and caches the decision. Another test's
+    // thread may have decided for this line, so the cache is rebuilt.
     tracing::callsite::rebuild_interest_cache();
     ask("GET").await;
     ask("POST").await;

@@ -16,7 +16,7 @@ async fn requests_reach_the_drivers_of_their_cluster() {
         .start()
         .await;
     let paths = [
-        // (method, path at the gateway, path at the driver)
+        // (method, path at the gateway, expected path at the driver)
         (
             "GET",
             format!("{OUTER}/namespaces/n/applications?x=%20;y"),
@@ -133,7 +133,7 @@ async fn a_request_that_was_sent_to_a_driver_is_not_sent_again() {
     assert_eq!((status, &reply["code"]), (200, &json!(1_405_053)), "{reply}");
     assert!(soon(dies).await.unwrap().starts_with("POST /mesosdriver/v4/a "));
     assert!(other.received().is_empty());
-    // This driver is gone, so further requests go to the other one.
+    // The first driver has stopped, so all further requests go to the second one.
     for _ in 0..4 {
         let (_, reply) = envelope(gateway.send(request("POST", &path, "{}")).await).await;
         assert_eq!(reply["code"], 0, "{reply}");
@@ -164,7 +164,7 @@ async fn the_gateway_connects_to_drivers_with_mutual_tls() {
             None => assert_eq!(body, application("good")),
             Some(code) => assert!(body.contains(&code.to_string()), "{body}"),
         }
-        // The status includes the certificates for connections to drivers.
+        // The gateway's status contains the certificates with which it connects to drivers.
         let status = gateway.status().await;
         assert_eq!(status["certificates"][0]["certificate"], "upstream", "{status}");
     }
@@ -183,7 +183,8 @@ async fn the_driver_with_the_fewest_requests_gets_the_next() {
         )
         .await
     };
-    // Either driver may get a request, so the test sends requests until one arrives at the driver that holds them.
+    // A request may go to either driver. The test sends requests until one arrives at the busy driver, which does not
+    // answer it yet.
     let held = loop {
         let mut received = tokio::spawn(ask(gateway.clone()));
         tokio::select! {
@@ -191,7 +192,7 @@ async fn the_driver_with_the_fewest_requests_gets_the_next() {
             answer = &mut received => assert!(answer.unwrap().1.contains("success")),
         }
     };
-    // While a driver holds a request, all others go to the other driver.
+    // While the busy driver has an unanswered request, all further requests go to the idle driver.
     for _ in 0..5 {
         let (status, body) = soon(ask(gateway.clone())).await;
         assert_eq!(status, 200);
@@ -213,14 +214,14 @@ async fn a_gateway_serves_a_real_driver() {
     .start()
     .await;
     let path = format!("{OUTER}/namespaces/n/applications");
-    // Chains of the driver change one object, and deny another.
+    // The driver's chains change the object `plain`, and deny the object `bad`.
     let (status, body) = text(gateway.send(request("POST", &path, application("plain"))).await).await;
     assert_eq!(status, 200);
     assert!(body.contains("\"seen\":true"), "{body}");
     let (status, body) = envelope(gateway.send(request("POST", &path, application("bad"))).await).await;
     // The code shows that the driver denied the object.
     assert_eq!((status, &body["code"]), (200, &json!(1_405_234)));
-    // A driver that is listed under the wrong cluster refuses the request.
+    // A driver that the gateway lists under a wrong cluster refuses the request.
     let mut wrong = request("POST", &path, application("good"));
     wrong
         .headers_mut()
@@ -268,7 +269,7 @@ async fn a_connection_to_a_console_passes_through_the_gateway() {
     write(&mut stream, &head).await;
     let reply = until(&mut stream, "\r\n\r\n").await;
     assert!(reply.starts_with("HTTP/1.1 101 "), "{reply}");
-    // Browsers require that the reply chooses one of the protocols they offered.
+    // A browser requires that the reply names one of the protocols that the browser offered.
     assert!(reply.contains("sec-websocket-protocol: mine\r\n"), "{reply}");
     write(&mut stream, "ping").await;
     assert_eq!(until(&mut stream, "ping").await, "ping");
@@ -281,7 +282,7 @@ async fn a_connection_to_a_console_passes_through_the_gateway() {
     assert!(seen.contains("mine") && !seen.contains("YWJj"), "{seen}");
 }
 
-/// The list of a cluster's hosts, as a driver returns it.
+/// The list of the hosts of a cluster, in the form in which a driver returns it.
 const HOSTS: &str = r#"{"result":true,"code":0,"message":"success","data":{"agents":[{"ip":"10.0.0.7"}]}}"#;
 
 #[tokio::test]
@@ -309,7 +310,8 @@ async fn only_consoles_on_hosts_of_the_cluster_are_reached() {
             assert_eq!(received, at_driver, "{path}");
         }
     }
-    // Only requests for consoles may name the cluster in the query; other clients can send the header.
+    // The cluster may be named in the query only in requests for consoles, because clients of other routes can send the
+    // header.
     let path = format!("{OUTER}/namespaces/n/applications?cluster_id={CLUSTER}");
     let (_, body) = envelope(
         gateway

@@ -20,7 +20,7 @@ use crate::{
 };
 
 const HOOKS: &str = "/namespaces/n/admissionwebhook";
-/// A route of the driver with methods that read and write.
+/// A route of the driver that can be read with GET and written with PUT.
 const APPLICATIONS: &str = "/namespaces/n/applications";
 
 fn digest(token: &str) -> String {
@@ -101,7 +101,7 @@ async fn a_token_file_grants_rights_by_cluster() {
     );
     let reads = ("authorization", "Bearer reads");
     let writes = ("x-bcs-user-token", "writes");
-    // (method, path, headers, expected status and code, part of the message)
+    // (method, path, headers, expected status and code, part of the expected message)
     for (method, path, headers, status, code, part) in [
         ("GET", APPLICATIONS, &[one, reads][..], 200, 0, "success"),
         (
@@ -297,7 +297,7 @@ async fn a_changed_token_file_is_reloaded_unless_it_is_invalid() {
 #[derive(Clone, Default)]
 struct UserManager {
     received: Arc<Mutex<Vec<(HeaderMap, String, Value)>>>,
-    /// The replies that the server gives instead of the usual ones, if set.
+    /// The reply that the server gives instead of checking the token; `None` for a check.
     instead: Arc<Mutex<Option<(u16, String)>>>,
 }
 
@@ -381,7 +381,7 @@ async fn a_token_can_be_limited_to_namespaces() {
         ("GET", "/namespaces/m%69ne/applications", "", true),
         ("DELETE", "/namespaces/mine/deployments/a", "", true),
         ("POST", "/namespaces/mine/applications", &*mine, true),
-        // Drivers read the namespace from the body, ignoring the case of the key.
+        // Drivers take the namespace from the body, and ignore the case of its key.
         ("POST", "/namespaces/mine/applications", &theirs, false),
         (
             "POST",
@@ -431,7 +431,7 @@ async fn the_token_endpoint_decides_which_requests_are_allowed() {
         ..endpoint(&format!("http://{address}/usermanager/v1/permissions/verify"))
     };
     let gateway = with_endpoint(&driver, config).await;
-    // (method, path, token, requested action, whether it is allowed)
+    // (method, path, token, action that is sent to the server, whether it is allowed)
     for (method, path, token, action, allowed) in [
         ("GET", APPLICATIONS, "reads", "GET", true),
         ("PUT", APPLICATIONS, "reads", "PUT", false),
@@ -444,7 +444,7 @@ async fn the_token_endpoint_decides_which_requests_are_allowed() {
         let bearer = format!("Bearer {token}");
         let headers = [("bcs-clusterid", CLUSTER), ("authorization", &*bearer)];
         let case = format!("{method} {path} {token}");
-        // The second request is answered from the cache.
+        // The same request is sent twice, and the second time the gateway answers it from its cache.
         for asks in [true, false] {
             let (status, body) = envelope(gateway.send(asking(method, path, &headers)).await).await;
             if allowed {
@@ -473,7 +473,7 @@ async fn the_token_endpoint_decides_which_requests_are_allowed() {
         }
         assert_eq!(driver.received().len(), if allowed { 2 } else { 0 }, "{case}");
     }
-    // Checks include the URL, so a request for another URL is checked again.
+    // The result for one URL does not count for another URL, because the server is asked about the URL.
     for name in ["a", "b"] {
         let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer writes")];
         let request = asking("DELETE", &format!("{APPLICATIONS}/{name}"), &headers);
@@ -485,14 +485,14 @@ async fn the_token_endpoint_decides_which_requests_are_allowed() {
         );
     }
     driver.received();
-    // A request for another cluster is checked again.
+    // The result for one cluster does not count for another cluster.
     let headers = [("bcs-clusterid", "BCS-OTHER"), ("authorization", "Bearer reads")];
     assert_eq!(
         gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(),
         400
     );
     assert_eq!(manager.received().len(), 1);
-    // Without a token, nothing is sent to the endpoint.
+    // A request without a token is refused without asking the server that checks tokens.
     let headers = [("bcs-clusterid", CLUSTER)];
     assert_eq!(
         gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(),
@@ -535,7 +535,7 @@ async fn no_token_is_accepted_while_the_token_endpoint_does_not_answer() {
         *manager.instead.lock().unwrap() = Some((status, text.to_owned()));
         refused(&received, &format!("{status} {text}")).await;
     }
-    // Failures are not cached: when the endpoint answers again, its reply counts.
+    // A failed check is not cached, so the server's next reply counts.
     *manager.instead.lock().unwrap() = None;
     assert_eq!(
         received

@@ -70,7 +70,7 @@ fn invalid_admin_ports_are_reported() {
     let directory = directory();
     let token = format!("tokens: [{{ name: a, role: Read, sha256: {DIGEST} }}]");
     let with = |entry: &str| format!("tokens: [{{ name: a, role: Read, {entry} }}]");
-    // (address, text, expected mistake)
+    // (listen address, text of the section, expected mistake)
     for (address, text, expected) in [
         ("127.0.0.1:1", token.clone(), ""),
         ("[::1]:1", token.clone(), ""),

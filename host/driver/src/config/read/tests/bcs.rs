@@ -1,4 +1,4 @@
-//! Tests the sections of a BCS driver: ensembles, discovery and registration.
+//! Tests a BCS driver's configuration: its ensembles, discovery and registration.
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt};
 
@@ -19,7 +19,7 @@ pub(super) fn bcs(config: &Config) -> &BcsConfig {
 #[test]
 fn the_kind_of_upstream_follows_from_its_servers() {
     let listed = "servers: [\"http://127.0.0.1:1\"]";
-    // (dialect, upstream, expected kind of upstream, expected path of discovery)
+    // (section `dialect`, section `upstream`, expected kind of upstream, expected ZooKeeper path for discovery)
     for (dialect, upstream, upstream_kind, path) in [
         ("", listed, UpstreamKind::Driver, None),
         (", behind: driver", listed, UpstreamKind::Driver, None),
@@ -134,7 +134,7 @@ fn invalid_bcs_configurations_are_refused() {
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
     }
-    // (parts of the file, expected mistake)
+    // (sections of the file, expected mistake)
     let table: Vec<(&[&str], &str)> = vec![
         (
             &[DIALECT, DISCOVERED],

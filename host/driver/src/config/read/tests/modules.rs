@@ -2,7 +2,7 @@ use super::{LEAST, read};
 
 #[test]
 fn mistakes_in_modules_are_reported() {
-    // (text, expected mistake)
+    // (text of the configuration, expected mistake)
     for (text, expected) in [
         (
             "cache: { directory: cache }",

@@ -30,7 +30,7 @@ fn the_tracing_section_is_read() {
 
 #[test]
 fn mistakes_in_tracing_are_reported() {
-    // (text, expected mistake)
+    // (text of the configuration, expected mistake)
     for (text, expected) in [
         ("tracing: {}", "tracing.endpoint: missing"),
         (

@@ -103,7 +103,7 @@ fn invalid_settings_of_webhooks_are_reported() {
     std::fs::write(directory.path().join("a.pem"), cert.pem()).unwrap();
     std::fs::write(directory.path().join("a.key"), signing_key.serialize_pem()).unwrap();
     let tls = "listen: { tls: { certificate: a.pem, key: a.key } }\n";
-    // (section, other text, expected mistake)
+    // (section of the front end, rest of the file, expected mistake)
     for (section, more, expected) in [
         ("{}", "", Some("no Kubernetes cluster is configured")),
         (

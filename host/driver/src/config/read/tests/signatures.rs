@@ -48,7 +48,7 @@ signatures:
 #[test]
 fn invalid_signature_rules_are_reported() {
     let directory = directory();
-    // (rule, expected mistake)
+    // (signature rule, expected mistake)
     for (rule, expected) in [
         ("keys: [cosign.pub]", "source: missing"),
         (

@@ -48,7 +48,7 @@ fn an_sqlite_database_for_accounts_needs_only_a_file() {
 }
 
 #[test]
-fn every_key_of_the_accounts_is_read() {
+fn every_key_of_the_accounts_section_is_read() {
     let found = read(
         "{ mysql: { server: db, database: bcs, user: gateway, passwordFile: password }, keyFile: key, \
          registerTokenLifetime: 1h, clustersPerUser: 7, localServers: [127.0.0.0/8] }",
