@@ -253,8 +253,8 @@ pub struct Limits {
     pub streams: usize,
     /// The idle timeout of a watch or a tunnel. Default: 1 h.
     pub stream_idle_timeout: Duration,
-    /// The maximum number of client connections. Default: half of the limit on file descriptors, because a connection
-    /// needs two of them.
+    /// The maximum number of client connections. Default: as many as the limit on file descriptors allows if each
+    /// connection also needs a descriptor for the upstream.
     pub connections: Option<usize>,
     /// The timeout for all chains that a request passes through, together. Default: 10 s.
     pub request_timeout: Duration,

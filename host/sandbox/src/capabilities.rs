@@ -1,4 +1,5 @@
-//! The interfaces that plugins may import. Each capability is a module, and a row in the table of interfaces.
+//! The interfaces that plugins may import. Each capability is a module of this directory, and a row in the table of
+//! interfaces.
 
 mod cluster;
 mod http;

@@ -4,7 +4,8 @@ use admittance_admission::lower_priority;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The maximum number of concurrent compilations during serving: 2, so that a long one does not delay all others.
+/// The maximum number of concurrent compilations while requests are served. It is 2, so that a long compilation does
+/// not delay all others.
 const PERMITS: usize = 2;
 
 /// Limits concurrent compilations once requests are served.
@@ -29,7 +30,7 @@ impl Default for CompilationLimit {
 }
 
 impl CompilationLimit {
-    /// Starts limiting compilations. If they run in this process, starts their thread.
+    /// Begins to limit compilations. If compilations run in this process, also starts their thread.
     pub(crate) fn begin(&self, in_process: bool) {
         self.begun
             .get_or_init(|| in_process.then(pool).flatten().map(Arc::new));
@@ -59,7 +60,7 @@ fn pool() -> Option<ThreadPool> {
 }
 
 impl CompilationPermit {
-    /// Runs the work on the compilation thread, if there is one, so that the compiler uses no other thread.
+    /// Runs the compiler on the compilation thread if there is one, so that the compiler uses no other thread.
     pub(crate) fn run<T: Send>(self, work: impl FnOnce() -> T + Send) -> T {
         match &self.pool {
             Some(pool) => pool.install(work),

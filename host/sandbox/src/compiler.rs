@@ -34,19 +34,19 @@ use crate::{
     kubewarden::CORE_MODULE,
 };
 
-/// The first argument of the compiler process; the job follows it.
+/// The first argument of the compiler process. The second argument is the job.
 const COMMAND: &str = "compile";
 
-/// The exit code for a refused component. Standard output then contains the reason.
+/// The exit code of a compiler process that refuses the component. Its standard output then contains the reason.
 const REFUSED: u8 = 3;
 
-/// The exit code of a compiler whose parent has died.
+/// The exit code of a compiler process whose parent has died.
 const ORPHANED: i32 = 4;
 
-/// The largest compiled form, in bytes. Python's interpreter compiles to 90 MiB.
+/// The maximum size of the code that a compiler process returns, in bytes. The code of Python's interpreter has 90 MiB.
 const ARTIFACT_MAX: u64 = 512 << 20;
 
-/// The prefix of the line on standard error that says that a compiler is not confined.
+/// Begins the line with which a compiler process reports on standard error that it is not confined.
 const UNCONFINED: &str = "unconfined: ";
 
 /// The maximum number of bytes that are read from a compiler's standard error.
@@ -55,13 +55,14 @@ const STDERR_MAX: u64 = 16 << 10;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Job {
-    /// The component's size in bytes. Standard input stays open after the component, and closes when the parent dies.
+    /// The component's size in bytes. The compiler cannot read until the end of standard input instead, because the
+    /// parent keeps it open: it closes when the parent dies.
     size: usize,
     memory: u64,
-    /// The limit of the processor time of all threads together, in seconds.
+    /// The limit of the processor time of all threads of the compiler process together, in seconds.
     cpu_seconds: u64,
     effort: Effort,
-    /// Whether to run with low priority.
+    /// Whether the compiler process runs with low priority.
     in_background: bool,
 }
 
@@ -88,11 +89,12 @@ pub fn compile(job: &str) -> ExitCode {
     }
 }
 
-/// Returns the compiled form, or the reason for refusing the component. The outer error reports any other failure.
+/// Compiles a component. Returns its code, or the reason for refusing the component. The outer error reports any other
+/// failure.
 #[allow(clippy::disallowed_methods, reason = "the compiler is a process of its own")]
 fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
     limit(job).map_err(|error| format!("the limits of the compiler cannot be set: {error}"))?;
-    // The number of cores is read from files, which the confined process cannot open.
+    // The number of cores is read first, because it comes from files, which the confined process cannot open.
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     if let Err(error) = confine() {
         // The parent process logs this line once.
@@ -148,7 +150,8 @@ fn limit(job: &Job) -> io::Result<()> {
             resource,
             Rlimit {
                 current: Some(most),
-                // The kernel signals the process at the soft limit, and kills it one second later at the hard limit.
+                // At the soft limit, the kernel sends a signal. At the hard limit, one second later, it kills the
+                // process.
                 maximum: Some(most.saturating_add(1)),
             },
         )?;
@@ -188,7 +191,8 @@ pub(crate) async fn compile_apart(
     else {
         return Err(Error::Compiler("it has no standard streams".to_owned()));
     };
-    // A compiler may exit before it has read everything; its exit status then gives the reason.
+    // The compiler may exit before it has read the whole module. An error of this write is ignored, because the exit
+    // status gives the reason.
     let give = async {
         let _ = stdin.write_all(component).await;
         stdin
@@ -212,7 +216,8 @@ pub(crate) async fn compile_apart(
     }
 }
 
-/// Removes the line about missing confinement from a compiler's standard error, and logs it once per process.
+/// Returns a compiler's standard error without the line about missing confinement, which is logged once per process
+/// instead.
 fn without_notice(stderr_tail: &str) -> &str {
     static LOGGED: Once = Once::new();
     let Some(notice) = stderr_tail.strip_prefix(UNCONFINED) else {

@@ -14,7 +14,8 @@ use crate::Error;
 
 mod function;
 
-/// A counted item and its limit, at least seven times what componentize-py's Python interpreter needs.
+/// A kind of item that is counted, and the maximum count. It is at least seven times the count in componentize-py's
+/// Python interpreter.
 #[derive(Clone, Copy)]
 struct Limit(&'static str, u64);
 
@@ -119,12 +120,13 @@ enum Open {
 
 #[derive(Default)]
 struct Component {
-    /// The cost of instantiating each component in the index space; `None` for imported ones, whose cost is unknown.
+    /// For each component of the index space, the cost of instantiating it; `None` for imported components, whose cost
+    /// is unknown.
     components: Vec<Option<Cost>>,
     cost: Cost,
 }
 
-/// The number of items that one instantiation of a component creates, including nested instantiations.
+/// The number of items that are created when a component is instantiated, including those of nested instantiations.
 #[derive(Clone, Copy, Default)]
 struct Cost {
     instances: u64,
@@ -196,7 +198,7 @@ impl Counts {
                 for export in exports {
                     let export = export.map_err(invalid)?;
                     component.cost.define(1);
-                    // An export creates a new index for the exported item.
+                    // An export of a component creates a new index for it.
                     if export.kind == ComponentExternalKind::Component {
                         let exported = component.components.get(export.index as usize);
                         component.components.push(exported.copied().flatten());
@@ -212,9 +214,9 @@ impl Counts {
     }
 
     /// Counts the declarations of a type section, and their nesting depth. wasmparser's readers recurse into nested
-    /// types without a limit, so they are only used for types without nested ones.
+    /// types without a limit, so they are used only for types that contain no other types.
     fn component_types(&mut self, mut section: BinaryReader<'_>) -> Result<(), Error> {
-        // The number of remaining declarations in each open list, the outermost first.
+        // For each open list of declarations, the outermost first: the number of declarations that were not read yet.
         let mut left = vec![section.read_var_u32().map_err(invalid)?];
         while let Some(count) = left.last_mut() {
             let Some(less) = count.checked_sub(1) else {
@@ -223,7 +225,7 @@ impl Counts {
             };
             *count = less;
             TYPES.add(&mut self.types, 1_u32)?;
-            // A type section consists of types; in a nested list, a byte before each declaration gives its kind.
+            // The section itself contains only types. In a nested list, a byte before each declaration tells its kind.
             let mut is_type = left.len() == 1;
             if !is_type {
                 let mut ahead = section.clone();
@@ -308,7 +310,7 @@ impl Counts {
     }
 }
 
-/// The byte that marks the declaration after it as a type, in the binary format of components.
+/// The byte that precedes a type in a list of declarations, in the binary format of components.
 const DECLARED_TYPE: u8 = 0x01;
 /// The first bytes of component types and instance types, which contain nested declarations.
 const NESTED_TYPES: [u8; 2] = [0x41, 0x42];

@@ -9,37 +9,40 @@ use crate::Meter;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SandboxConfig {
-    /// The maximum number of concurrent calls of all plugins together. Every size of the pool is derived from it. A
-    /// slot reserves address space at the start, but takes memory only when it is used. Default 256.
+    /// The maximum number of concurrent calls of all plugins together, from which all sizes of the engine's pool
+    /// follow. A slot for a call reserves address space from the start, but takes memory only while it is used. Default
+    /// 256.
     pub calls_in_flight: u32,
-    /// The largest memory limit that a stage may set, in bytes. Default 1 GiB.
+    /// The maximum memory limit that a stage may set for its plugin, in bytes. Default 1 GiB.
     pub memory_limit_max: usize,
-    /// The largest module, in bytes. Default 32 MiB.
+    /// The maximum size of a module, in bytes. Default 32 MiB.
     pub module_size_max: usize,
     /// The program that compiles modules: started with the argument `compile`, it must call
     /// [`compile`](crate::compile). It must be built with the same version of this crate. Default `None`: modules are
-    /// compiled in this process, where only their complexity is limited, and where a compilation that exceeds its time
-    /// still runs to its end.
+    /// compiled in this process. There, the complexity of modules is limited, but a compilation that exceeds its time
+    /// cannot be stopped.
     pub compiler: Option<PathBuf>,
     /// The maximum memory for compiling one component, in bytes. Default 2 GiB.
     pub compile_memory: u64,
     /// The maximum processor time for compiling one component, in whole seconds. Default 60 s.
     pub compile_time: Duration,
-    /// The wall-clock limit of one compilation, without the time in the queue. It should end only a
-    /// [`compiler`](Self::compiler) that hangs, because the limit on processor time ends every other compilation. Thus
-    /// a large module does not fail on a busy machine. Default 1 h.
+    /// The wall-clock limit of one compilation, without the time in the queue. It is only for a
+    /// [`compiler`](Self::compiler) that hangs, because `compile_time` ends all others. So it can be long, and a large
+    /// module does not fail on a busy machine. Default 1 h.
     pub prepare_timeout: Duration,
     /// The maximum processor time of `describe` or `configure`. The wall-clock time may be ten times that. Default 10
     /// s.
     pub configure_timeout: Duration,
-    /// Implements `admittance:plugin/cluster`. Default `None`: plugins with the grant get the error `unavailable`.
+    /// Answers calls of the interface `admittance:plugin/cluster`. Default `None`: plugins with the grant get the error
+    /// `unavailable`.
     pub cluster: Option<Arc<dyn ClusterReader>>,
-    /// Implements `admittance:plugin/http`. Default `None`: plugins with the grant get the error `unavailable`.
+    /// Answers calls of the interface `admittance:plugin/http`. Default `None`: plugins with the grant get the error
+    /// `unavailable`.
     pub http: Option<Arc<dyn HttpSender>>,
     /// The requests that Kyverno's policies may send through `http`. These policies are not plugins, so no stage can
     /// grant them requests. Default: none.
     pub policy_http: Arc<[HttpGrant]>,
-    /// Measures the cost of calls. Default `None`.
+    /// Measures the cost of plugin calls, for benchmarks. Default `None`.
     #[cfg(feature = "engine")]
     pub meter: Option<Arc<Meter>>,
     /// Reads images from registries for Kubewarden policies. Default `None`: a policy with the grant gets an error.
@@ -70,11 +73,11 @@ impl Default for SandboxConfig {
 /// The configuration of a stage's plugin, in addition to its module and settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginConfig {
-    /// The name of the plugin in the log, usually the stage's name.
+    /// The name of the plugin in the log, which is usually the name of its stage.
     pub name: String,
-    /// The limits of each call.
+    /// The limits of each call of the plugin.
     pub limits: Limits,
-    /// The granted capabilities.
+    /// The capabilities that the stage grants to the plugin.
     pub grants: Grants,
 }
 
@@ -87,7 +90,7 @@ pub struct Limits {
     pub time: Duration,
     /// The maximum size of all strings in a response together, in bytes. Default 1 MiB.
     pub output: usize,
-    /// The limits of the log.
+    /// The limits of what a call may log.
     pub log: LogLimits,
 }
 
@@ -105,9 +108,9 @@ impl Default for Limits {
 /// The limits of what a plugin may log in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLimits {
-    /// The maximum number of lines. Default 64.
+    /// The maximum number of lines that a call may log. Default 64.
     pub lines: u32,
-    /// The maximum size of all lines together, in bytes. Default 16 KiB.
+    /// The maximum size of all lines that a call logs together, in bytes. Default 16 KiB.
     pub bytes: usize,
 }
 

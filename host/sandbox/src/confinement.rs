@@ -23,13 +23,13 @@ mod filters {
         SeccompRule, apply_filter_all_threads,
     };
 
-    /// The system calls that are allowed with any arguments: none of them opens, sends, starts or signals anything. All
-    /// others fail with `EPERM`, which the standard library and allocators handle.
+    /// The system calls that are allowed with any arguments: none of them opens, sends, starts or signals anything.
+    /// Calls that are not allowed fail with `EPERM`, which the standard library and allocators handle.
     const HARMLESS: [c_long; 32] = [
         libc::SYS_brk,
         libc::SYS_clock_gettime,
         libc::SYS_clock_nanosleep,
-        // The second filter refuses this call with `ENOSYS`.
+        // This call is allowed here because the second filter refuses it, with `ENOSYS`.
         libc::SYS_clone3,
         libc::SYS_close,
         libc::SYS_exit,
@@ -63,7 +63,8 @@ mod filters {
 
     /// Confines all threads of this process, including later ones. The process can no longer gain privileges.
     pub(super) fn apply() -> Result<(), Error> {
-        // Filters cannot see the flags of `clone3`, which are in memory. After `ENOSYS`, C libraries use `clone`.
+        // The flags of `clone3` are in memory, where filters cannot see them. So it fails with `ENOSYS`, after which C
+        // libraries use `clone`.
         let unknown = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
         let clone3 = [(libc::SYS_clone3, Vec::new())].into();
         apply_filter_all_threads(&program(clone3, SeccompAction::Allow, unknown)?)?;
@@ -116,14 +117,15 @@ mod tests {
 
     use super::*;
 
-    /// The environment variable of the child process in which the test runs, because a process stays confined.
+    /// An environment variable that tells the test to run in this child process, because a confined process stays
+    /// confined.
     const CHILD: &str = "ADMITTANCE_TEST_CONFINED";
     const NAME: &str = "confinement::tests::a_confined_process_cannot_open_files_or_sockets";
 
     #[test]
     fn a_confined_process_cannot_open_files_or_sockets() {
         if std::env::var_os(CHILD).is_some() {
-            // The process exits here, because the test harness would write files.
+            // The test harness would write files, which the confined process cannot do, so the process exits here.
             process::exit(if confined() { 0 } else { 1 });
         }
         let child = Command::new(std::env::current_exe().unwrap())

@@ -30,7 +30,7 @@ pub(crate) fn accepts(version: &str) -> bool {
         && numbers.next() == Some("1")
         && numbers.next().is_some_and(|patch| patch.parse::<u64>().is_ok())
         && numbers.next().is_none()
-        // A pre-release is not compatible with other versions.
+        // A pre-release, whose version contains `-`, is not compatible with any other version.
         && !version.contains('-')
 }
 
@@ -154,7 +154,7 @@ fn invalid(message: String) -> Failure {
     Failure::new(FailureKind::InvalidResponse, message)
 }
 
-/// The number of bytes that each string in a list adds to the size, besides its content.
+/// The number of bytes that each string in a list counts as, in addition to its content.
 const EACH: usize = 8;
 
 /// Returns the total size of all strings of a response, in bytes.
@@ -255,7 +255,7 @@ mod tests {
             warnings: vec!["defg".into()],
             audit_annotations: vec![("hi".into(), "jkl".into()), (String::new(), String::new())],
         };
-        // Empty strings in lists have a size, too.
+        // Even an empty string in a list counts as `EACH` bytes.
         assert_eq!(size(&response), 12 + 5 * EACH);
     }
 }

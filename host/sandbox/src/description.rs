@@ -5,32 +5,32 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Description {
-    /// The name: short, lower case, with hyphens.
+    /// The name of the plugin: short, lower case, with hyphens.
     pub name: String,
-    /// The plugin's own version.
+    /// The version of the plugin itself, not of the contract.
     pub version: String,
-    /// One or two sentences that help an operator to choose a plugin.
+    /// One or two sentences about the plugin, which help an operator to choose it.
     pub summary: String,
     /// Whether the plugin may answer with a patch or a replacement.
     pub mutates: bool,
-    /// The resources that the plugin is made for. This is a hint, not a filter.
+    /// The resources that the plugin is made for. They are a hint to operators, and filter no requests.
     pub resources: Vec<ResourceHint>,
-    /// The JSON Schema of the settings, exactly as the plugin returns it.
+    /// The JSON Schema of the plugin's settings, exactly as the plugin returns it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub settings_schema: Option<String>,
     /// The capabilities that the plugin requests. They are not granted automatically.
     pub capabilities: Vec<Capability>,
 }
 
-/// Resources that a plugin is made for. `*` stands for all.
+/// Resources that a plugin is made for. In each list, `*` stands for all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceHint {
-    /// API groups; the empty string is the core group.
+    /// The API groups of the resources; the empty string is the core group.
     pub api_groups: Vec<String>,
-    /// API versions, such as `v1`.
+    /// The API versions of the resources, such as `v1`.
     pub api_versions: Vec<String>,
-    /// Plural names of resources, such as `pods`.
+    /// The plural names of the resources, such as `pods`.
     pub resources: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ pub enum Capability {
     /// Reads a kind of resource from the control plane, such as `v1/Node`.
     #[display("allow.cluster: [{_0}]")]
     Cluster(String),
-    /// Sends requests to an origin; `*` stands for an origin in the settings.
+    /// Sends requests to an origin. `*` stands for any origin that the plugin's settings contain.
     #[display("allow.http: [{_0}]")]
     Http(String),
     /// Reads the environment variable with this name.
@@ -50,8 +50,8 @@ pub enum Capability {
 }
 
 impl Description {
-    /// Lists the granted capabilities that the plugin does not declare. Only the type of capability counts: if the
-    /// plugin declares any origin, every granted origin counts as declared.
+    /// Lists the granted capabilities that the plugin does not declare. Only the types of capabilities are compared: if
+    /// the plugin declares any origin, all granted origins count as declared.
     pub fn undeclared(&self, grants: &Grants) -> Vec<&'static str> {
         let declares = |is_it: fn(&Capability) -> bool| self.capabilities.iter().any(is_it);
         let granted = [
@@ -82,13 +82,13 @@ pub enum Grant {
     /// No grant: every plugin may use the interface.
     #[display("always available")]
     None,
-    /// The stage's `allow.cluster`.
+    /// The grant `allow.cluster` of the stage.
     #[display("needs `allow.cluster`")]
     Cluster,
-    /// The stage's `allow.http`.
+    /// The grant `allow.http` of the stage.
     #[display("needs `allow.http`")]
     Http,
-    /// The stage's `allow.environment`; without it, the environment is empty.
+    /// The grant `allow.environment` of the stage. Without it, the plugin's environment is empty.
     #[display("empty without `allow.environment`")]
     Environment,
     /// No stage can grant the interface: each call to it fails with `capability-denied`.
@@ -96,7 +96,7 @@ pub enum Grant {
     Never,
 }
 
-/// The time at which a plugin is configured.
+/// When a plugin is configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Configured {
     /// `configure` runs once, during preparation, and every call starts with a copy of the resulting memory.

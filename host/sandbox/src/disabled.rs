@@ -34,7 +34,7 @@ impl Sandbox {
         Err(Error::NoEngine)
     }
 
-    /// Never called.
+    /// Never called, because there is no sandbox without the feature `engine`.
     pub fn fingerprint(&self) -> String {
         match self.0 {}
     }

@@ -19,33 +19,35 @@ use crate::{
     store::CallState,
 };
 
-/// The number of ticks without a call after which the ticker sleeps until the next call. A tick is 1 ms.
+/// The ticker sleeps after this many ticks without a running call, until the next call. A tick is 1 ms.
 const IDLE_TICKS: u32 = 200;
 
-/// The pool's resources for one call. The pool reserves them for every concurrent call, so that a call with a slot
-/// never finds the pool exhausted.
+/// The resources that the pool reserves for each concurrent call, so that a call that has a slot never finds the pool
+/// exhausted.
 pub(crate) mod per_call {
-    /// Toolchains produce a core module and two small ones that break import cycles; Python's interpreter has more than
-    /// a dozen. Reserving instances costs no memory.
+    /// The maximum number of core instances in a call. Toolchains produce a core module and two small ones that break
+    /// import cycles, and Python's interpreter has more than a dozen. Reserving instances costs no memory.
     pub(crate) const CORE_INSTANCES: u32 = 64;
-    /// Most calls need one component instance; components that were linked from several need a few.
+    /// The maximum number of component instances in a call. Most calls need one; components that were linked from
+    /// several need a few.
     pub(crate) const COMPONENT_INSTANCES: u32 = 8;
-    /// Components have one memory; linked ones have one per part. Reserving memories costs address space, not memory.
+    /// The maximum number of memories in a call. A component has one; a component that was linked from several has one
+    /// of each. Reserving memories costs address space, but no memory.
     pub(crate) const MEMORIES: u32 = 4;
-    /// A plain Rust component has two tables: its function table, and the table of the module that breaks import
-    /// cycles. Linked components may need twice as many.
+    /// The maximum number of tables in a call. A plain Rust component has two: its function table, and the table of the
+    /// module that breaks import cycles. Linked components may need twice as many.
     pub(crate) const TABLES: u32 = 4;
     /// The maximum number of elements in a table. Python's function table has about 6,000.
     pub(crate) const TABLE_ELEMENTS: usize = 20_000;
-    /// A call runs one guest, on one stack.
+    /// The number of stacks for a call, which runs one guest.
     pub(crate) const STACKS: u32 = 1;
 }
 
-/// How many bytes stay in memory for the next call: of a slot's memories, and of its tables.
+/// How many bytes of a slot's memories, and how many of its tables, stay in memory for the next call.
 const RESIDENT: (usize, usize) = (512 << 10, 64 << 10);
 
-/// The maximum number of plugins that are prepared concurrently. They have slots of their own, so that they and
-/// requests never wait for each other.
+/// The maximum number of plugins that are prepared concurrently. These preparations have slots of their own, so that
+/// they and requests never wait for each other.
 const PREPARATIONS: u32 = 4;
 
 /// Prepares, loads and runs plugins. A process needs only one sandbox. It is cheap to clone; the engine stops when the
@@ -58,25 +60,26 @@ pub struct Sandbox {
 
 pub(crate) struct Inner {
     pub(crate) engine: Engine,
-    /// Defines everything that this host provides to plugins. Each plugin adds its denied imports to a copy.
+    /// Defines all functions that this host provides to plugins. For a plugin with denied imports, a copy defines these
+    /// too.
     pub(crate) linker: Linker<CallState>,
     pub(crate) config: SandboxConfig,
     pub(crate) calls: Arc<Semaphore>,
-    /// One permit for each concurrent call of a stage in mode `Audit`. There are half as many as slots, so that the
-    /// other half is free for stages that enforce their verdict.
+    /// One permit for each concurrent call of a stage in mode `Audit`. There are half as many permits as slots, so that
+    /// half of the slots are free for stages that enforce their verdict.
     pub(crate) audits: Arc<Semaphore>,
     pub(crate) preparations: Arc<Semaphore>,
     pub(crate) compilation_limit: CompilationLimit,
     pub(crate) shared: SharedModules,
-    /// The number of compilations so far: of modules, of instrumented modules and of snapshots.
+    /// The number of compilations of modules, instrumented modules and snapshots since the start.
     pub(crate) compilations: AtomicU64,
     ticker: Ticker,
 }
 
 impl Sandbox {
-    /// Starts the engine and its ticker thread, and reserves the address space of the pool. Where the process may not
-    /// reserve this much, as under `ulimit -v` or with the 39-bit addresses of small ARM boards, the log has a warning,
-    /// and each call maps and unmaps its own memory, which takes longer.
+    /// Starts the engine and its ticker thread, and reserves the address space of the pool. If the process may not
+    /// reserve this much, as under `ulimit -v` or with the 39-bit addresses of small ARM boards, a warning is logged.
+    /// Calls then take longer, because each maps and unmaps its own memory.
     ///
     /// # Errors
     ///
@@ -123,19 +126,20 @@ impl Sandbox {
             .begin(self.inner.config.compiler.is_none());
     }
 
-    /// Returns the number of compilations so far: of modules, of instrumented modules and of snapshots.
+    /// Returns the number of compilations of modules, instrumented modules and snapshots since the start.
     pub fn compilations(&self) -> u64 {
         self.inner.compilations.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of free call slots.
+    /// Returns the number of slots in which further calls can start.
     pub fn free_slots(&self) -> usize {
         self.inner.calls.available_permits()
     }
 }
 
 impl Inner {
-    /// Keeps the ticker running until the returned guard is dropped. The guard must live as long as a guest runs.
+    /// Keeps the ticker running until the returned guard is dropped. The guard must live as long as the guest that it
+    /// is for.
     pub(crate) fn running(&self) -> TickerGuard {
         self.ticker.enter()
     }
@@ -166,13 +170,15 @@ fn pooling_config(sandbox: &SandboxConfig) -> Config {
         .max_tables_per_module(per_call::TABLES)
         .max_memories_per_module(per_call::MEMORIES)
         .table_elements(per_call::TABLE_ELEMENTS)
-        // Snapshotting adds one page to the plugin's own memory.
+        // A memory may be one page larger than a plugin's limit, because snapshotting adds a page.
         .max_memory_size(sandbox.memory_limit_max.saturating_add(crate::store::PAGE))
-        // A free slot keeps its pages: the next call of the same plugin resets them instead of mapping them again.
+        // A free slot keeps its pages, so that the next call of the same plugin resets them instead of mapping them
+        // again.
         .max_unused_warm_slots(at_once)
         .linear_memory_keep_resident(resident.0)
         .table_keep_resident(resident.1)
-        // Only written pages are reset. Kernels before 6.7 cannot report them, so all pages are reset there.
+        // Only written pages are reset if the kernel can report them. Kernels before 6.7 cannot, so all pages are
+        // reset.
         .pagemap_scan(Enabled::Auto);
 
     let mut config = compile_settings(Effort::Full);
@@ -180,7 +186,7 @@ fn pooling_config(sandbox: &SandboxConfig) -> Config {
     config
 }
 
-/// The amount of time that the compiler spends on optimisation.
+/// How much time the compiler spends on optimisation.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Effort {
@@ -189,8 +195,8 @@ pub(crate) enum Effort {
     Full,
 }
 
-/// Creates the settings of the compiler, in this process or in a compiler process. Code that was compiled with either
-/// effort runs in the same engine.
+/// Creates the settings of the compiler, in this process or in a compiler process. The same engine runs code of every
+/// effort.
 pub(crate) fn compile_settings(effort: Effort) -> Config {
     let mut config = Config::new();
     config
@@ -203,8 +209,8 @@ pub(crate) fn compile_settings(effort: Effort) -> Config {
         .gc_support(false)
         .memory_init_cow(true)
         .signals_based_traps(true)
-        // Backtraces of stripped plugins are useless, so they have only one frame. Its presence shows that the guest
-        // was running when the error occurred (see `failure`).
+        // Backtraces are limited to one frame, because those of stripped plugins are useless. The presence of this
+        // frame shows that the guest was running when the error occurred (see `failure`).
         .wasm_backtrace_max_frames(Some(NonZeroUsize::MIN))
         .generate_address_map(false)
         .native_unwind_info(false);

@@ -3,7 +3,7 @@ use std::fmt;
 use admittance_admission::Failure;
 use serde::{Deserialize, Serialize};
 
-/// The reason why a sandbox cannot be created, or a plugin cannot be prepared or loaded.
+/// Why a sandbox cannot be created, or a plugin cannot be prepared or loaded.
 ///
 /// A failed call of a loaded plugin is a [`Failure`] instead.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +20,7 @@ pub enum Error {
     /// The ticker thread cannot be started.
     #[error("the epoch timer thread cannot be started: {0}")]
     Ticker(#[source] std::io::Error),
-    /// This host does not allow the module, or a limit that its stage sets. The text gives the reason and the fix.
+    /// This host refuses the module, or a limit that the module's stage sets. The text gives the reason and the fix.
     #[error("{0}")]
     Unusable(String),
     /// The module is truncated.
@@ -44,7 +44,7 @@ pub enum Error {
          exceptions or component-model async"
     )]
     Compile(String),
-    /// Compiling the component exceeded a limit and was stopped.
+    /// The compiler was stopped because compiling the component exceeded a limit.
     #[error(
         "compiling the component took more than {0} and was stopped; it is too large, or built to exhaust the compiler"
     )]
@@ -67,19 +67,19 @@ pub enum Error {
          and memory than its size suggests"
     )]
     TooComplex {
-        /// The counted items, in the plural.
+        /// The plural of the counted kind of item.
         what: &'static str,
-        /// The number of items, or a lower bound if counting stopped at the limit.
+        /// The number of items in the component, or a lower bound if counting stopped at the limit.
         count: u64,
-        /// The maximum number of items.
+        /// The maximum number of items of this kind.
         limit: u64,
     },
     /// `describe` or `configure` failed.
     #[error("the plugin's `{step}` failed: {failure}")]
     Call {
-        /// The failed step.
+        /// The step that failed.
         step: Step,
-        /// The failure of the step.
+        /// The reason why the step failed.
         failure: Failure,
     },
     /// The plugin rejected its settings. The list contains every mistake that the plugin found.
@@ -95,7 +95,7 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn refused(reason: String) -> Self {
-        // wasmtime gives no other sign of this error than the name of the feature in its text.
+        // The name of the feature in the text is the only sign by which wasmtime's error can be recognised.
         let needs_async = ["component model async", "component-model-async"];
         if needs_async.iter().any(|text| reason.contains(text)) {
             Self::NeedsAsync(reason)
@@ -105,19 +105,19 @@ impl Error {
     }
 }
 
-/// A step of loading a plugin.
+/// A step of loading a plugin, which calls its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
 pub enum Step {
-    /// The export `describe`.
+    /// The call of the plugin's export `describe`.
     #[display("describe")]
     Describe,
-    /// The export `configure`.
+    /// The call of the plugin's export `configure`.
     #[display("configure")]
     Configure,
-    /// The start-up code of a policy, or its `protocol_version`.
+    /// The start-up code of a Kubewarden policy, or the call of its `protocol_version`.
     #[display("start")]
     Start,
-    /// The operation `validate_settings` of a policy.
+    /// The call of a Kubewarden policy's operation `validate_settings`.
     #[display("validate_settings")]
     ValidateSettings,
 }
@@ -125,9 +125,9 @@ pub enum Step {
 /// A mistake in a plugin's settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingsMistake {
-    /// The location of the mistake, as a JSON Pointer (RFC 6901) into the settings; empty for the settings as a whole.
+    /// The place of the mistake in the settings, as a JSON Pointer (RFC 6901); empty for the settings as a whole.
     pub pointer: String,
-    /// The plugin's message.
+    /// The message of the plugin about the mistake.
     pub message: String,
 }
 

@@ -9,8 +9,8 @@ use crate::store::{CallState, Violation};
 
 const STDERR_TAIL: usize = 500;
 
-/// The text of wasmtime's error when a guest passes more bytes to the host than `Store::set_hostcall_fuel` allows. The
-/// error's type is private, so only its text identifies it; a test checks that.
+/// The text of wasmtime's error for a guest that passes more bytes to the host than `Store::set_hostcall_fuel` allows.
+/// The error is identified by its text, because its type is private. A test checks the text.
 const TOO_MUCH_FOR_THE_HOST: &str = "fuel allocated for hostcalls has been exhausted";
 
 /// Converts every error of the engine to a failure.
@@ -46,19 +46,20 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
         );
     }
     if error.is::<WasmBacktrace>() {
-        // The error has a backtrace, so the guest was running: it called a host function, which rejected its arguments.
+        // The error has a backtrace, so it occurred while the guest was running: a host function that the guest called
+        // refused its arguments.
         let message = format!("a function of the host failed: {text}{}", stderr_tail(state));
         return Failure::new(FailureKind::Trap, message);
     }
-    // The guest had returned a value that violates the component model, such as a string that is not UTF-8, a list
-    // outside of the memory, or an unknown variant.
+    // The guest was not running: it had returned a value that violates the component model, such as a string that is
+    // not UTF-8, a list outside of the memory, or an unknown variant.
     Failure::new(
         FailureKind::InvalidResponse,
         format!("the plugin's response is not valid: {text}"),
     )
 }
 
-/// Detects that the operating system had no resources left for the call.
+/// Returns the failure for an error that means that the operating system had no resources left for the call.
 fn exhaustion(error: &wasmtime::Error) -> Option<Failure> {
     error.chain().find_map(|cause| {
         let errno = cause.downcast_ref::<Errno>().map(|errno| io::Error::from(*errno));
@@ -75,7 +76,7 @@ fn trap_message(trap: Trap, state: &CallState) -> String {
             }
             words => format!("the plugin panicked or aborted{words}"),
         },
-        // Toolchains put the stack at the start of the memory, so a stack overflow leaves the memory's bounds.
+        // Toolchains put the stack at the start of the memory, so a stack that overflows leaves the memory's bounds.
         Trap::MemoryOutOfBounds => format!(
             "the plugin accessed memory out of bounds, possibly by a stack overflow{}",
             stderr_tail(state)
@@ -84,10 +85,11 @@ fn trap_message(trap: Trap, state: &CallState) -> String {
     }
 }
 
-/// Returns a colon and the end of the plugin's standard error, where a panic writes its message; empty without output.
+/// Returns a colon and the end of the plugin's standard error, where a panic writes its message. Returns an empty
+/// string if there is no output.
 fn stderr_tail(state: &CallState) -> String {
     let tail = state.log.tail();
-    // The hint about backtraces after a panic's message is useless here, so it is removed.
+    // After a panic's message, a hint tells how to get a backtrace. It is removed, because it does not apply here.
     let text = tail
         .lines()
         .filter(|line| !line.trim().is_empty() && !line.starts_with("note: run with `RUST_BACKTRACE"))

@@ -22,7 +22,7 @@ pub(crate) struct Linked {
     pub(crate) configure: ComponentExportIndex,
 }
 
-/// Links a component, and checks that it is a plugin. The types of exports are checked at instantiation.
+/// Links a component, and checks that it is a plugin. The types of its exports are checked later, at instantiation.
 pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<Linked, Error> {
     let mut linker = sandbox.linker.clone();
     satisfy_imports(&mut linker, component)?;
@@ -49,7 +49,7 @@ pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<Linked, Err
 }
 
 /// Writes the error message about a component without the exports of a plugin. The message guesses what the component
-/// is instead.
+/// may be.
 fn no_exports(component: &Component) -> String {
     let component_type = component.component_type();
     let is_program = component_type
@@ -64,11 +64,11 @@ fn no_exports(component: &Component) -> String {
     format!("it does not export `describe` ({why})")
 }
 
-/// Refuses unknown imports. For the parts of WASI that are never granted, defines functions that fail the call:
-/// toolchains import these parts even if the plugin does not use them.
+/// Refuses unknown imports. Toolchains import some parts of WASI even if the plugin does not use them, so the parts
+/// that are never granted are defined as functions that fail the call.
 ///
-/// `Linker::define_unknown_imports_as_traps` cannot be used: it compares versions exactly, and so would define traps
-/// for an interface that this host provides in another patch version.
+/// `Linker::define_unknown_imports_as_traps` cannot be used: because it compares versions exactly, it would also define
+/// traps for an interface that this host provides in another patch version.
 fn satisfy_imports(linker: &mut Linker<CallState>, component: &Component) -> Result<(), Error> {
     let engine = component.engine();
     let mut unknown = Vec::new();
@@ -112,8 +112,8 @@ fn satisfy_imports(linker: &mut Linker<CallState>, component: &Component) -> Res
     Err(Error::UnknownImport(names.join(", ")))
 }
 
-/// Defines an interface as functions that fail the call. `resources` are the types that were defined for earlier
-/// interfaces: an interface that imports them must not define them again.
+/// Defines an interface as functions that fail the call. `resources` are the types that earlier interfaces have
+/// defined, which an interface that imports them must not define again.
 fn define_denials(
     linker: &mut Linker<CallState>,
     engine: &Engine,
@@ -124,7 +124,8 @@ fn define_denials(
     let mut into = linker.instance(name)?;
     for (item, export) in instance.exports(engine) {
         match export.ty {
-            // The start-up code of Go and C libraries calls this even without files; an empty list is a valid answer.
+            // The start-up code of Go and C libraries asks for pre-opened directories even if the plugin uses no files,
+            // so this function returns an empty list.
             ComponentItem::ComponentFunc(_) if name.starts_with("wasi:filesystem/preopens@") => {
                 into.func_new(item, |_, _, _, results| {
                     results.fill(Val::List(Vec::new()));
@@ -149,7 +150,7 @@ fn define_denials(
     Ok(())
 }
 
-/// Refuses a component that needs more resources than the pool has for one call.
+/// Refuses a component that needs more memories or tables than the pool has for one call.
 fn check_parts(component: &Component) -> Result<(), Error> {
     let Some(required) = component.resources_required() else {
         return Err(Error::UnknownImport("a core module or a component".to_owned()));

@@ -1,4 +1,4 @@
-//! Inspects a module without settings, so that operators see what it is and what it needs.
+//! Inspects a module without its stage's settings, so that operators see what it is and what it needs.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::{
     prepare::{Preparation, check_bytes, on_blocking_thread},
 };
 
-/// The properties of a module.
+/// What a module is, and what it needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModuleInspection {
@@ -25,11 +25,11 @@ pub struct ModuleInspection {
     pub description: Description,
     /// The module's type: `admittance:plugin` for a component, `kubewarden:wapc` or `kubewarden:wasi` for a policy.
     pub interface: String,
-    /// The version of the interface that the module is built for, if it contains one.
+    /// The version of the module's interface, if the module contains it.
     pub contract: Option<String>,
-    /// The imports, in the order of the module.
+    /// The interfaces that the module imports, in their order in the module.
     pub imports: Vec<ModuleImport>,
-    /// Additional properties that the module declares, such as its author.
+    /// Additional properties that the module declares about itself, such as its author.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub annotations: BTreeMap<String, String>,
 }
@@ -38,9 +38,9 @@ pub struct ModuleInspection {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModuleImport {
-    /// The name with its version, such as `admittance:plugin/cluster@0.1.0`.
+    /// The name of the interface with its version, such as `admittance:plugin/cluster@0.1.0`.
     pub name: String,
-    /// The grant that the interface needs.
+    /// The grant that a plugin needs to use the interface.
     pub grant: Grant,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A policy speaks [waPC](wapc), or is a [WASI program](program) that reads standard input and writes standard output;
 //! the messages are the same. The custom section [`metadata`] describes it. Policies have the same engine, limits,
-//! deadlines, slots and grants as components; the crate treats them differently only where a guest is linked, prepared
+//! deadlines, slots and grants as components. The crate treats them differently only when a guest is linked, prepared
 //! or called.
 
 mod cache;
@@ -38,9 +38,9 @@ pub(crate) const CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Mode {
-    /// waPC: host and guest exchange messages through functions.
+    /// The mode waPC: host and policy exchange messages by calling functions.
     Wapc,
-    /// A WASI program, which runs once per call.
+    /// The mode of a WASI program, which is started once for each call.
     Program,
 }
 
@@ -48,10 +48,10 @@ pub(crate) enum Mode {
 pub(crate) struct Policy {
     pub(crate) pre: InstancePre<CallState>,
     pub(crate) mode: Mode,
-    /// Whether the module is a snapshot of a started instance.
+    /// Whether the policy's module is a snapshot of an instance that was already started.
     pub(crate) is_started: bool,
     pub(crate) mutates: bool,
-    /// The settings in JSON, which every message contains.
+    /// The settings of the policy in JSON, which every message to it contains.
     pub(crate) settings: String,
 }
 
@@ -79,7 +79,7 @@ impl Policy {
     }
 }
 
-/// Links a policy with its imports, and checks that it has the exports that its mode needs.
+/// Links a policy with its imports, and checks that it has the exports that its execution mode needs.
 pub(crate) fn link(sandbox: &Inner, module: &Module, mode: Mode) -> Result<InstancePre<CallState>, Error> {
     let required = module.resources_required();
     check_count("memories", required.num_memories, per_call::MEMORIES)?;
@@ -109,7 +109,8 @@ pub(crate) fn link(sandbox: &Inner, module: &Module, mode: Mode) -> Result<Insta
 
 fn linker(engine: &Engine, module: &Module) -> wasmtime::Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
-    // A name may be defined twice: provided functions replace denied ones, and a module may import a function twice.
+    // Names may be defined twice, because provided functions replace denied ones, and because a module may import a
+    // function twice.
     linker.allow_shadowing(true);
     for import in module.imports() {
         if let ExternType::Func(function) = import.ty() {
@@ -128,7 +129,7 @@ fn provide(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     wapc::define(linker)
 }
 
-/// Creates the error of a policy's invalid response, which fails the call.
+/// Creates the error of a call whose response from the policy is invalid. The error fails the call.
 fn invalid(message: impl Into<String>) -> wasmtime::Error {
     Violation::error(
         FailureKind::InvalidResponse,

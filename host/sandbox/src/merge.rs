@@ -95,10 +95,10 @@ impl<T> PerKind<T> {
     }
 }
 
-/// The item that an index refers to.
+/// The function, table, memory or global that an index of the component refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Item {
-    /// A core function that the component defines, such as a lowered host function, by its number.
+    /// A core function that the component itself defines, such as a lowered host function, by its number.
     Canonical(usize),
     /// A definition in a module: the module's number, and the definition's number among the definitions of its kind in
     /// the module.

@@ -16,12 +16,12 @@ pub struct Meter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallCost {
-    /// The time for creating instances and for returning their memory to the pool.
+    /// The time that the sandbox took to create the instances of the calls, and to return their memory to the pool.
     pub instance: Duration,
-    /// The time of guests, including the host functions that they called.
+    /// The time that the guests took, including the host functions that they called.
     pub guest: Duration,
-    /// The bytes in pages that calls wrote: memories and tables of guests, and the host's data for the instances.
-    /// `None` unless the meter measures memory.
+    /// The size of the pages that the calls wrote, in bytes: memories and tables of guests, and the host's data for the
+    /// instances. `None` unless the meter measures memory.
     pub touched: Option<u64>,
 }
 
@@ -57,8 +57,8 @@ impl Meter {
 }
 
 impl Measured<'_> {
-    /// Ends a call. `return_memory` must return the memory of its instance. `guest` contains the times at which the
-    /// guest began and ended.
+    /// Adds a call to the meter. `return_memory` must return the memory of the call's instance. `guest` contains the
+    /// times at which the guest began and ended.
     pub(crate) fn end(self, guest: Option<(Instant, Instant)>, return_memory: impl FnOnce()) {
         let before = self.memory;
         let after = self.meter.of_memory.then(written).flatten();
@@ -79,7 +79,7 @@ impl Measured<'_> {
     }
 }
 
-/// Returns the bytes in pages that this process has written; `None` if the kernel does not report them.
+/// Returns the size of the pages that this process has written, in bytes; `None` if the kernel does not report it.
 #[allow(clippy::disallowed_methods, reason = "it is a file of the kernel")]
 fn written() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/smaps_rollup").ok()?;

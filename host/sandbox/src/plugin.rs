@@ -23,7 +23,7 @@ use crate::{
     store::{Call, CallState},
 };
 
-/// The maximum length of a plugin's own error in a failure's message, in characters.
+/// The number of characters of an error returned by a plugin that the message of the failure quotes.
 const OWN_ERROR: usize = 2000;
 
 /// A configured plugin that is ready for calls. Each call runs in a new instance. Cheap to clone.
@@ -37,22 +37,22 @@ struct PluginState {
     name: Arc<str>,
     limits: Limits,
     grants: Arc<Grants>,
-    /// The cache of a Kubewarden policy, which is kept between calls.
+    /// The cache of a Kubewarden policy. The policy's calls share it.
     cache: Arc<Cache>,
     predictor: LongCallPredictor,
 }
 
-/// The code and memory, several hundred kilobytes, that plugins with the same module and settings share.
+/// The code, which takes several hundred kilobytes of memory, that plugins with the same module and settings share.
 pub(crate) struct Base {
     pub(crate) guest: Guest,
     pub(crate) description: Description,
     pub(crate) configured: Configured,
-    /// Whether the missing declaration of `mutates` was already logged.
+    /// Whether it was logged that the plugin changes objects although its description does not declare `mutates`.
     pub(crate) is_warned: AtomicBool,
 }
 
 impl Base {
-    /// Logs once that a plugin changes an object although its description, on which operators rely, denies that.
+    /// Logs once that a plugin changes an object although its description denies it. Operators rely on the description.
     fn warn_of_undeclared(&self, response: &types::Response, stage: &str) {
         let is_change = matches!(
             response.verdict,
@@ -71,7 +71,7 @@ impl Base {
 pub(crate) enum Guest {
     Component {
         linked: Linked,
-        /// The settings, if every call runs `configure` again.
+        /// The settings, if every call must run `configure`; otherwise `None`.
         settings: Option<String>,
     },
     Policy(Policy),
@@ -83,7 +83,7 @@ impl Plugin {
         &self.0.base.description
     }
 
-    /// Returns whether the plugin was configured once or is configured in every call.
+    /// Returns whether the plugin was configured once, or is configured in every call.
     pub fn configured(&self) -> &Configured {
         &self.0.base.configured
     }
@@ -251,12 +251,12 @@ impl Hook for Plugin {
     }
 }
 
-/// The permits of one call. Calls of stages in mode `Audit` need a second one, which limits their number.
+/// The permits of one call. A call of a stage in mode `Audit` needs the second permit, of which there are fewer.
 type Slot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl PluginState {
     async fn slot(&self, deadline: Deadline) -> Result<Slot, Failure> {
-        // An audit waits for its own permit first, so that waiting audits do not occupy slots of enforced stages.
+        // A call in mode `Audit` gets the second permit before a slot, so that it occupies no slot while it waits.
         let audit = if is_audit() {
             Some(self.permit(&self.sandbox.audits, deadline).await?)
         } else {

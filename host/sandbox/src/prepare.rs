@@ -45,7 +45,8 @@ use crate::{
 /// The version of a [`Prepared`] plugin's format, which is part of the fingerprint.
 pub(crate) const FORMAT: u32 = 3;
 
-/// The ratio of a step's wall-clock limit to its limit of processor time: other work may occupy most of the machine.
+/// The ratio of a step's wall-clock limit to its limit of processor time. It is large because other work may occupy
+/// most of the machine.
 const WALL_CLOCK_FACTOR: u32 = 10;
 
 /// The first bytes of every component.
@@ -77,8 +78,8 @@ impl Sandbox {
         on_blocking_thread(async move || work.run(module, &shared).await).await
     }
 
-    /// Loads a prepared plugin, which takes less than 1 ms and several hundred kilobytes. Plugins with the same module
-    /// and settings can share this memory: see [`Plugin::with`].
+    /// Loads a prepared plugin. This takes less than 1 ms and several hundred kilobytes of memory, which plugins with
+    /// the same module and settings can share: see [`Plugin::with`].
     ///
     /// # Errors
     ///
@@ -184,7 +185,8 @@ fn core_module(sandbox: &Inner, code: &Code) -> Result<Module, Error> {
     loaded.map_err(|error| Error::Artifact(chain(&error)))
 }
 
-/// Runs `work` on a blocking thread. Dropping the future stops it at its next await, and a guest at its next yield.
+/// Runs `work` on a blocking thread. If the future is dropped, `work` stops at its next await, and a guest at its next
+/// yield.
 ///
 /// The thread has its own runtime, because the caller's runtime refuses timers while it shuts down. A guest also stays
 /// on this thread, so that its processor time can be measured.
@@ -202,7 +204,8 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
                 result = work() => result,
             }
         });
-        // An abandoned compilation in this process continues, and the runtime must not wait for it.
+        // If the result is no longer needed, a compilation in this process continues nevertheless. The runtime must not
+        // wait for it.
         runtime.shutdown_background();
         result
     })
@@ -213,7 +216,8 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
 
 pub(crate) struct Preparation {
     pub(crate) sandbox: Arc<Inner>,
-    /// The permit to prepare. An abandoned compilation in this process keeps it, so that such work cannot accumulate.
+    /// The permit for this preparation. A compilation in this process that nobody waits for keeps it, so that such
+    /// compilations cannot accumulate.
     place: Arc<OwnedSemaphorePermit>,
     pub(crate) fingerprint: String,
     pub(crate) settings: String,
@@ -255,7 +259,8 @@ impl Preparation {
                 let place = self.place.clone();
                 let work = on_thread_for_long_work(move || {
                     let _place = place;
-                    // The effort is a setting of the engine, so a separate engine compiles.
+                    // The effort is a setting of the engine, so the module is compiled with an engine that is created
+                    // for it.
                     let compile = || precompile(&Engine::new(&compile_settings(effort))?, &module);
                     match permit {
                         Some(permit) => permit.run(compile),
@@ -286,8 +291,8 @@ impl Preparation {
     }
 
     /// Compiles an instrumented module once for all preparations that share it. The inner error means that the
-    /// instrumented module does not compile: compiling the original module then reports the error with the right
-    /// offsets.
+    /// instrumented module does not compile. The caller should then compile the original module, whose error has the
+    /// right offsets.
     pub(crate) async fn compile_instrumented(
         &self,
         bytes: Vec<u8>,
@@ -305,13 +310,13 @@ impl Preparation {
         }
     }
 
-    /// Compiles a snapshot. Snapshots that differ only in their data are compiled once.
+    /// Compiles a snapshot. Snapshots of a module that differ only in their data are compiled once for all.
     pub(crate) async fn compile_snapshot(
         &self,
         snapshot: Vec<u8>,
         shared: &SharedModule,
     ) -> Result<Bytes, Error> {
-        // The compiler reports the error of a snapshot that cannot be parsed.
+        // The snapshot cannot be parsed. It is compiled as it is, so that the compiler reports the error.
         let Ok(template) = SnapshotTemplate::new(&snapshot) else {
             return self.compile(snapshot, Effort::Full).await;
         };
@@ -378,7 +383,8 @@ impl Preparation {
         Ok(Prepared { header, code })
     }
 
-    /// Compiles a snapshot and calls its `describe`, which fails if the start-up code must not run twice.
+    /// Compiles a snapshot and calls its `describe`. The call fails if the module's start-up code must not run again in
+    /// the snapshot.
     async fn checked_snapshot(
         &self,
         snapshot: Result<Vec<u8>, String>,
@@ -399,7 +405,7 @@ impl Preparation {
         }
     }
 
-    /// Returns the wall-clock limit of a step. It stops guests that sleep, and so use no processor time.
+    /// Returns the wall-clock limit of a step, which stops guests that use no processor time because they sleep.
     fn step_timeout(&self) -> Duration {
         let processor_time = self.sandbox.config.configure_timeout;
         processor_time.saturating_mul(WALL_CLOCK_FACTOR)

@@ -10,29 +10,29 @@ use tokio::sync::{self, OnceCell};
 
 use crate::Sandbox;
 
-/// Keeps the compiled forms of a module that do not depend on settings, so that the next preparation reuses them.
-/// Without this value, only concurrent preparations share them.
+/// Keeps those compiled forms of a module that do not depend on settings, so that later preparations reuse them.
+/// Without this value, only preparations that run at the same time share them.
 #[derive(Clone, Debug)]
 #[must_use = "the compiled forms are dropped with the last of these"]
 pub struct SharedModule(pub(crate) Arc<Shared>);
 
-/// The compiled forms that all preparations of one module share.
+/// The compiled forms of one module that all its preparations share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// The compiled instrumented module, which is configured and snapshotted.
+    /// The compiled form of the instrumented module, from which preparations take snapshots after `configure`.
     pub(crate) instrumented: OnceCell<Bytes>,
     /// The last compiled [`SnapshotTemplate`](crate::snapshot_template::SnapshotTemplate): its digest and its compiled
     /// form.
     pub(crate) template: sync::Mutex<Option<(Digest, Bytes)>>,
 }
 
-/// The compiled forms that running preparations share, by the digest of the module.
+/// For each module that is being prepared, by its digest, the compiled forms that its preparations share.
 #[derive(Debug, Default)]
 pub(crate) struct SharedModules(Mutex<HashMap<Digest, Weak<Shared>>>);
 
 impl Sandbox {
-    /// Shares the compiled forms of the module with this digest. Until the result is dropped, forms that do not depend
-    /// on settings are compiled only once for all preparations of the module.
+    /// Shares the compiled forms of the module with this digest. Until the returned value is dropped, forms that do not
+    /// depend on settings are compiled once for all preparations of the module.
     pub fn share(&self, module: Digest) -> SharedModule {
         let mut modules = self.inner.shared.0.lock();
         modules.retain(|_, known| known.strong_count() > 0);

@@ -17,23 +17,24 @@ use crate::{
     store::{CallState, PAGE},
 };
 
-/// The maximum memory in a snapshot, in bytes, because compilation needs several copies of the memory. It equals the
-/// default memory limit of a plugin.
+/// The maximum memory in a snapshot, in bytes. It is limited, to the default memory limit of a plugin, because
+/// compilation needs several copies of the memory.
 const KEPT: usize = 64 << 20;
 
-/// The instance that gives wizer access to memories and globals.
+/// The name of the instance through which wizer reads memories and globals.
 const ACCESS: &str = "wasmtime:wizer/access";
 
-/// A component whose memories and globals are accessible, and which is otherwise unchanged.
+/// A component that was changed only to make its memories and globals accessible.
 pub(crate) struct Instrumented<'a> {
     wizer: Wizer,
-    /// The component that contains the parts; `None` if the component itself is the only part.
+    /// The component around the parts; `None` if the component has no nested parts, and is itself the only part.
     wrapper: Option<WrapperComponent<'a>>,
-    /// The components that contain modules. Each is snapshotted separately, because wizer skips nested components.
+    /// The parts: the components that contain core modules. Each gets its own snapshot, because wizer skips nested
+    /// components.
     parts: Vec<ComponentContext<'a>>,
 }
 
-/// A component that has no modules except in its nested components, as JavaScript toolchains produce.
+/// A component whose modules are all in nested components, as JavaScript toolchains produce it.
 #[derive(Default)]
 struct WrapperComponent<'a> {
     sections: Vec<Section<'a>>,
@@ -42,7 +43,7 @@ struct WrapperComponent<'a> {
 
 struct Section<'a> {
     raw: RawSection<'a>,
-    /// If the section is a part, the index of the part's component instance.
+    /// If the section is a nested component that contains modules: the index of its instance.
     instance: Option<u32>,
 }
 
@@ -54,7 +55,8 @@ struct Nested {
 }
 
 impl<'a> Instrumented<'a> {
-    /// Instruments a component, and also returns its new bytes. The error is the reason why it cannot be instrumented.
+    /// Instruments a component; also returns the bytes of the instrumented component. The error is the reason why it
+    /// cannot be instrumented.
     pub(crate) fn new(component: &'a [u8]) -> Result<(Self, Vec<u8>), String> {
         let wizer = Wizer::new();
         let wrapper = WrapperComponent::parse(component)?;
@@ -80,14 +82,14 @@ impl<'a> Instrumented<'a> {
     }
 
     /// Creates a component with the memories and globals of a configured instance. The inner error is the reason why
-    /// that is impossible, so that every call must run `configure`. The outer error means that the memories are too
-    /// large; running `configure` in every call instead would fill them each time.
+    /// that is impossible; then every call must run `configure`. The outer error means that the memories are too large;
+    /// then `configure` must not run in every call, because it would fill them each time.
     pub(crate) async fn snapshot(
         &self,
         store: &mut Store<CallState>,
         instance: Instance,
     ) -> Result<Result<Vec<u8>, String>, Error> {
-        // The memory may contain handles of resources that end with this instance.
+        // A handle of a resource may be in the memory, but would be invalid in other instances.
         if !store.data().is_empty() {
             let open = "`configure` leaves a host resource open, such as a standard stream";
             return Ok(Err(open.to_owned()));
@@ -123,18 +125,19 @@ impl<'a> Instrumented<'a> {
     }
 }
 
-/// The memories of a configured instance that are copied into a snapshot.
+/// Chooses the memories of a configured instance that are copied into a snapshot.
 #[derive(Default)]
 pub(crate) struct KeptMemory {
-    /// Whether each memory, by name, is copied. Wizer reads a memory twice, and needs the same content both times.
+    /// For each memory, by name, whether wizer gets its content. Wizer reads each memory twice, and must get the same
+    /// content both times.
     is_copied: BTreeMap<String, bool>,
-    /// The total size of all pages that are not zero.
+    /// The total size of all pages of the memories that are not zero.
     bytes: usize,
 }
 
 impl KeptMemory {
-    /// Returns the content of a memory, or an empty slice if the total size exceeds the limit. The first read of a
-    /// memory adds its size to the total.
+    /// Returns the content of a memory, or an empty slice if all memories together exceed the limit. Only the first
+    /// read of a memory adds its size to the total.
     pub(crate) fn part<'m>(&mut self, name: &str, memory: &'m [u8]) -> &'m [u8] {
         let is_copied = self.is_copied.get(name).copied().unwrap_or_else(|| {
             let pages = memory
@@ -148,7 +151,7 @@ impl KeptMemory {
         if is_copied { memory } else { &[] }
     }
 
-    /// Returns an error if the memories exceed the limit.
+    /// Returns an error if the memories together exceed the limit.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.bytes > KEPT {
             let bytes = self.bytes;
@@ -164,13 +167,14 @@ impl KeptMemory {
 
 static ZEROS: [u8; PAGE] = [0; PAGE];
 
-/// Returns the name of the wrapper's export that gives access to a part.
+/// Returns the name of the wrapper component's export that gives access to a nested part.
 fn access_to(part: usize) -> String {
     format!("{ACCESS}{part}")
 }
 
 impl<'a> WrapperComponent<'a> {
-    /// Reads the wrapper in a component; `None` if the component itself has modules, or if none is nested.
+    /// Reads a component that is a wrapper; returns `None` if it has modules of its own, or if no nested component has
+    /// modules.
     fn parse(component: &'a [u8]) -> Result<Option<Self>, String> {
         let mut scan = Scan::default();
         let mut depth = 0_u32;
@@ -206,7 +210,8 @@ impl<'a> WrapperComponent<'a> {
             if instances.next().is_some() {
                 return Err("a nested component is instantiated twice".to_owned());
             }
-            // A component that is never instantiated gets no index here, because its modules never run.
+            // If the nested component is never instantiated, `first` is `None`, and it is no part, because its modules
+            // never run.
             if let Some(section) = wrapper.sections.get_mut(nested.section) {
                 section.instance = first;
             }
@@ -220,7 +225,8 @@ impl<'a> WrapperComponent<'a> {
         parts.map(|section| section.raw.data)
     }
 
-    /// Creates the component with other bytes for its parts, and optionally with exports that give access to the parts.
+    /// Creates the wrapper component with these bytes for its parts. With `give_access`, exports give access to the
+    /// parts.
     fn around(&self, parts: &[Vec<u8>], give_access: bool) -> Vec<u8> {
         let mut component = wasm_encoder::Component::new();
         let (mut aliases, mut exports) = (ComponentAliasSection::new(), ComponentExportSection::new());
@@ -233,7 +239,7 @@ impl<'a> WrapperComponent<'a> {
                 continue;
             };
             component.section(&RawSection { id: raw.id, data });
-            // The aliased instances are appended after all other instances.
+            // The aliases of the instances get the indices after all existing instances.
             exports.export(
                 access_to(part),
                 kind,
@@ -253,14 +259,14 @@ impl<'a> WrapperComponent<'a> {
     }
 }
 
-/// The state while reading a component that may be a wrapper.
+/// The state of reading a component that may be a wrapper.
 #[derive(Default)]
 struct Scan<'a> {
     wrapper: WrapperComponent<'a>,
-    /// The size of the component index space so far.
+    /// The number of components in the index space so far.
     components: u32,
     nested: Vec<Nested>,
-    /// The indices of the component and of the instance, for each instantiation.
+    /// For each instantiation, the index of the component and the index of the instance.
     instantiations: Vec<(u32, u32)>,
 }
 
@@ -327,7 +333,7 @@ struct Reader<'a> {
     instance: Instance,
     access: String,
     kept: &'a mut KeptMemory,
-    /// The first error. Values that were read later are meaningless.
+    /// The first error of a read. Values that were read after it are meaningless.
     error: Option<wasmtime::Error>,
 }
 

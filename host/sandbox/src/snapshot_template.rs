@@ -1,8 +1,8 @@
 //! Shares compiled code among snapshots of one module that differ only in their data.
 //!
-//! Different settings rarely change anything in a snapshot but the data of its memories. So the data is replaced by a
-//! filler before compilation. The compiled form then serves all these snapshots: each gets a copy in which its own data
-//! replaces the filler. Wasmtime maps this data into the memory of instances unchanged.
+//! Different settings rarely change anything in a snapshot but the data of its memories. So before compilation, the
+//! data is replaced with a filler. The compiled form can be used for all these snapshots: each gets a copy in which its
+//! own data replaces the filler. This works because wasmtime maps the data into the memory of instances unchanged.
 
 use memchr::memmem;
 use wasm_encoder::{ConstExpr, DataCountSection, DataSection, RawSection};
@@ -10,26 +10,26 @@ use wasmparser::{DataKind, DataSectionReader, MemoryType, Operator, Parser, Payl
 
 use crate::kubewarden::CORE_MODULE;
 
-/// The data of a snapshot is extended to multiples of this size, so that its bounds are the same with most other
-/// settings.
+/// The data of a snapshot is padded to a multiple of this size, so that snapshots of one module with different settings
+/// mostly have data of the same size.
 const UNIT: u64 = 64 << 10;
 
-/// If the data spans more bytes than this, it is replaced only if segments contain more than half of those bytes.
+/// Data that spans more bytes than this is replaced with a filler only if segments contain more than half of the bytes.
 /// Wasmtime maps data into memory under the same condition.
 const SPARSE_MAX: u64 = 16 << 20;
 
-/// The ids of a component's sections that contain modules and components.
+/// The id of the sections of a component that contain core modules.
 const CORE_MODULE_SECTION: u8 = 1;
 const COMPONENT_SECTION: u8 = 4;
 
 #[derive(Debug)]
 pub(crate) struct SnapshotTemplate {
-    /// The module or component with fillers, which is equal for snapshots that differ only in their data.
+    /// The module or component with fillers. It is equal for all snapshots that differ only in their data.
     pub(crate) bytes: Vec<u8>,
     memory_data: Vec<MemoryData>,
 }
 
-/// The data of a memory, extended to whole units of [`UNIT`].
+/// The data of a memory, padded to a multiple of [`UNIT`].
 #[derive(Debug)]
 struct MemoryData {
     data: Vec<u8>,
@@ -47,7 +47,8 @@ impl SnapshotTemplate {
         Ok(Self { bytes, memory_data })
     }
 
-    /// Replaces the compiled form's fillers by the snapshot's data; `None` if a filler does not occur exactly once.
+    /// Puts the snapshot's data into the compiled form in place of the fillers; returns `None` if a filler does not
+    /// occur exactly once.
     pub(crate) fn fill(&self, compiled: &[u8]) -> Option<Vec<u8>> {
         let mut filled = compiled.to_vec();
         for MemoryData { data, filler } in &self.memory_data {
@@ -64,7 +65,8 @@ impl SnapshotTemplate {
     }
 }
 
-/// Splits a module or component into sections. The complexity check has already limited the nesting.
+/// Splits a module or component into sections. The recursion is safe, because the complexity check has limited the
+/// nesting.
 fn sections(bytes: &[u8]) -> wasmparser::Result<Vec<(Payload<'_>, RawSection<'_>)>> {
     let mut sections = Vec::new();
     let mut depth = 0_u32;
@@ -156,7 +158,7 @@ fn module(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result
 
 /// The data section of a module.
 struct Data<'a> {
-    /// Passive segments, which code may copy. A snapshot has an empty one for each passive segment of its module.
+    /// The passive segments, which code can copy into memory. Those of the original module are empty in a snapshot.
     passive: Vec<&'a [u8]>,
     start: i32,
     image: Vec<u8>,
@@ -177,8 +179,8 @@ impl<'a> Data<'a> {
                     memory_index: 0,
                     offset_expr,
                 } => offset_expr,
-                // Code refers to segments by their index. Passive segments keep their index only if they precede all
-                // others.
+                // Code refers to segments by their index. The active segments become one, so passive segments keep
+                // their index only if they precede all active ones.
                 DataKind::Passive if segments.is_empty() => {
                     passive.push(segment.data);
                     continue;
@@ -197,7 +199,7 @@ impl<'a> Data<'a> {
         }
         let (start, end) = (first / UNIT * UNIT, last.next_multiple_of(UNIT));
         let length = end.saturating_sub(start);
-        // A module with data out of bounds is left unchanged, and fails when it is instantiated.
+        // If the data is out of bounds, the module is left unchanged, so that it fails when it is instantiated.
         let fits = end <= memory.initial.saturating_mul(UNIT);
         let is_sparse = length > SPARSE_MAX && length / 2 > size;
         let (Ok(start_value), Ok(length)) = (u32::try_from(start), usize::try_from(length)) else {
@@ -221,9 +223,10 @@ impl<'a> Data<'a> {
     }
 }
 
-/// Creates bytes that occur nowhere else in a compiled form. None of them is zero, because wasmtime trims zeros.
+/// Creates bytes that do not occur anywhere else in a compiled form. None of them is zero, because wasmtime trims
+/// zeros.
 fn filler(number: usize, length: usize) -> Vec<u8> {
-    // A constant derived from the golden ratio. It is odd, so its multiples are all different.
+    // The golden ratio as an integer. It is odd, so its multiples are all different.
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let seed = number as u64 + 1;
     (1_u64..)
@@ -244,7 +247,7 @@ mod tests {
     #[test]
     fn snapshots_that_differ_only_in_data_have_equal_templates() {
         let snapshot = |data: &str| {
-            // One segment is empty: wizer leaves it in place of a passive segment that the code refers to.
+            // One segment is empty, as wizer leaves it for a passive segment that the code refers to.
             let text = format!(
                 "(component (core module (memory 3) (func (export \"f\") (data.drop 0)) (data \"\") {data}))"
             );
@@ -285,7 +288,7 @@ mod tests {
             r#"(memory 1) (data (i32.const 65535) "ab")"#,
             r#"(memory i64 1) (data (i64.const 0) "a")"#,
             r#"(memory 1) (data (i32.const 0) "a") (data "passive")"#,
-            // The data spans nearly 20 MB, but only 2 bytes are not zero.
+            // The data spans nearly 20 MB, of which only 2 bytes are set.
             r#"(memory 320) (data (i32.const 0) "a") (data (i32.const 20000000) "a")"#,
         ] {
             for text in [

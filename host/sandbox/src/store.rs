@@ -16,13 +16,13 @@ use crate::{
 
 pub(crate) const PAGE: usize = 64 << 10;
 
-/// The maximum number of host resources in a call, such as streams and clocks. In practice, a call has a handful.
+/// The maximum number of host resources in a call, such as streams and clocks. A typical call needs only a few.
 const HANDLES: usize = 256;
 
-/// The bytes that the host may copy out of a guest for lists and records, in addition to its strings.
+/// The number of bytes of lists and records that the host may copy out of a guest, in addition to the strings in them.
 const COPY_SLACK: usize = 64 << 10;
 
-/// A violation of the sandbox's rules. It traps the guest, and causes the resulting error.
+/// A violation of the sandbox's rules by a guest. The guest traps, and the call fails with this error.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct Violation {
@@ -42,20 +42,21 @@ impl Violation {
 pub(crate) struct CallState {
     pub(crate) sandbox: Arc<Inner>,
     pub(crate) grants: Arc<Grants>,
-    /// The user of the request, for access checks.
+    /// The user of the request, whose permissions the plugin may check.
     pub(crate) user: UserInfo,
     pub(crate) recorder: Option<ResponseRecorder>,
-    /// Whether this store is for `describe` or `configure`, which have no grants.
+    /// Whether this store is for `describe` or `configure`. These calls have no grants.
     pub(crate) preparing: bool,
     pub(crate) started: Instant,
-    /// The time at which the instance was ready, and the time at which the guest answered. Set only for a meter.
+    /// The time at which the instance was ready, and the time at which the guest answered. They are set only if a meter
+    /// measures calls.
     guest: (Option<Instant>, Option<Instant>),
     pub(crate) deadline: Deadline,
     pub(crate) log: CallLog,
     pub(crate) output: usize,
-    /// The messages between a Kubewarden policy and the host.
+    /// The messages between a Kubewarden policy and the host in this call.
     pub(crate) exchange: Exchange,
-    /// The cache of a Kubewarden policy, which is kept between calls.
+    /// The cache of a Kubewarden policy, which its calls share.
     pub(crate) cache: Arc<Cache>,
     memory: Memory,
     pub(crate) table: ResourceTable,
@@ -76,7 +77,8 @@ pub(crate) struct Call<'a> {
     pub(crate) user: &'a UserInfo,
     pub(crate) recorder: Option<&'a ResponseRecorder>,
     pub(crate) deadline: Deadline,
-    /// The processor time of this thread at which the guest is stopped. The guest must not change threads.
+    /// The processor time of this thread at which the guest is stopped. The guest must stay on this thread, so that the
+    /// comparison is right.
     pub(crate) processor_time: Option<Duration>,
     pub(crate) preparing: bool,
 }
@@ -134,31 +136,32 @@ impl CallState {
                     "it used all of the processor time that it may use",
                 ));
             }
-            // Timers are late when all workers are busy, so the deadline is also checked here.
+            // The runtime's timers are late when all its workers are busy, so the deadline is checked here as well.
             if context.data().deadline.has_passed() {
                 return Err(out_of_time());
             }
-            // Unlike a plain yield, this lets the runtime poll I/O and timers, too.
+            // In contrast to a plain yield, this lets the runtime poll I/O and timers.
             Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
         });
         store
     }
 
-    /// Records the time at which the instance is ready for the guest.
+    /// Records for the meter that the instance is now ready for the guest.
     pub(crate) fn guest_begins(&mut self) {
         if self.sandbox.config.meter.is_some() {
             self.guest.0 = Some(Instant::now());
         }
     }
 
-    /// Records the time at which the guest answered.
+    /// Records for the meter that the guest has now answered.
     pub(crate) fn guest_ends(&mut self) {
         if self.sandbox.config.meter.is_some() {
             self.guest.1 = Some(Instant::now());
         }
     }
 
-    /// Returns the times at which the guest started and answered; `None` without an answer or without a meter.
+    /// Returns the times at which the guest began and answered; `None` if it did not answer, or if no meter measures
+    /// calls.
     pub(crate) fn guest_ran(&self) -> Option<(Instant, Instant)> {
         self.guest.0.zip(self.guest.1)
     }
@@ -175,14 +178,15 @@ impl CallState {
         self.table.is_empty()
     }
 
-    /// Applies the grants, between `configure` and `admit` in the same instance.
+    /// Gives the guest its grants, after `configure` and before `admit` in the same instance.
     pub(crate) fn grant(&mut self) {
         self.preparing = false;
-        // The context is created again with the granted environment. Open streams are not affected.
+        // The WASI context is created again on its next use, with the granted environment. Open streams are not
+        // affected.
         self.wasi = None;
     }
 
-    /// Lets each memory grow one page beyond its limit, because wizer adds a page.
+    /// Lets each memory grow one page beyond its limit, because wizer adds a page to it.
     pub(crate) fn make_room_for_snapshot(&mut self) {
         self.memory.limit = self
             .memory
@@ -203,7 +207,8 @@ impl ResourceLimiter for Memory {
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
         if maximum.is_some_and(|maximum| desired > maximum) {
-            // The module's own maximum is reached, which is not a limit of the host.
+            // The memory has reached the maximum that the module itself declares, so growing fails without an error of
+            // the host.
             return Ok(false);
         }
         let wanted = self.used.saturating_add(desired.saturating_sub(current));

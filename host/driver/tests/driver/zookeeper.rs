@@ -249,7 +249,7 @@ async fn a_driver_is_registered_while_it_serves() {
     }
     release.notify_one();
     let response = soon(in_flight).await.unwrap();
-    // The request reached the simulated scheduler, because a real one would not send this reply.
+    // The simulated scheduler's reply, `done`, reaches the client although the driver is stopping.
     let (status, body) = text(response).await;
     assert!(status == 200 && body.contains("done"), "{status} {body}");
     assert_eq!(driver.stopped().await, Stopped::Cleanly);

@@ -17,21 +17,24 @@ const NO_CLUSTER: &str = "no control plane is configured on this host";
 
 const PAGE_MAX: NonZeroU32 = NonZeroU32::new(500).unwrap();
 
-/// Comparing one byte of a label selector with all objects counts as this many searched bytes.
+/// The searched bytes that one byte of a label selector counts as, because it is compared with the labels of all
+/// objects.
 const LABELS: usize = 64;
 
-/// The number of searched bytes after which other work on the thread gets its turn.
+/// The number of searched bytes after which a search lets other work run on its thread.
 const BYTES_AT_ONCE: usize = 256 << 10;
 
 impl CallState {
-    /// Returns the control plane's reader and the kind, if the kind is granted. The plugin gets the inner error.
+    /// Returns the reader of the control plane and the kind if the stage grants the kind. The plugin gets the inner
+    /// error; the outer error fails the call.
     fn granted_reader(
         &self,
         api_version: String,
         kind: String,
     ) -> wasmtime::Result<Result<(Arc<dyn ClusterReader>, ClusterKind), cluster::Error>> {
         let kind = ClusterKind::new(api_version, kind);
-        // `configure` has no grants, but a plugin may warm up with a sample request there, so the call must not trap.
+        // `configure` has no grants. A plugin may read objects there to warm up with a sample request, so it gets an
+        // error instead of a trap.
         if self.preparing {
             return Ok(Err(cluster::Error::Unavailable(PREPARING.to_owned())));
         }
@@ -118,10 +121,10 @@ async fn list_of(
     ask(deadline, reader.list(kind, query, deadline)).await
 }
 
-/// Lets other calls run between the objects of a long search, and stops it at the deadline.
+/// Lets other calls run while a long search goes from object to object, and stops the search at the deadline.
 pub(crate) struct Pace {
     deadline: Deadline,
-    /// The bytes that were searched since the last yield.
+    /// The number of bytes that the search has read since it last let other calls run.
     bytes: usize,
 }
 

@@ -17,7 +17,7 @@ const TAIL: usize = 4 << 10;
 /// The maximum length of a line of a standard stream, in bytes; longer lines are split.
 const LINE: usize = 4 << 10;
 
-/// The maximum number of requests that are logged in a call.
+/// The maximum number of HTTP requests that are logged in a call of a plugin.
 const REQUESTS: u32 = 64;
 
 #[derive(Clone)]
@@ -29,7 +29,7 @@ struct Lines {
     left: LogLimits,
     requests_left: u32,
     dropped: u64,
-    /// Whether the log ignores further lines.
+    /// Whether the log of the call ignores further lines.
     is_closed: bool,
     out: Vec<u8>,
     err: Vec<u8>,
@@ -65,13 +65,13 @@ fn enabled(level: Level) -> bool {
     }
 }
 
-/// Returns whether a line of this level is stored with the decision. Decisions store lines for operators even if the
-/// program's own log omits them.
+/// Returns whether a log line of this level is stored with the decision. A decision stores lines for operators even if
+/// the program's own log omits their level.
 fn is_kept(level: Level) -> bool {
     level <= Level::INFO || enabled(level)
 }
 
-/// Adds a line to the stage's row in the decision.
+/// Adds a log line to the stage's row in the decision.
 fn keep(level: Level, context: &str, message: impl Into<String>) {
     let level = match level {
         Level::ERROR => LogLevel::Error,
@@ -127,7 +127,8 @@ impl CallLog {
         }
     }
 
-    /// Logs a request that the host sent for the plugin, without the query of its URL, and the status of the answer.
+    /// Logs an HTTP request that the host sent for the plugin, without the query of its URL, and the status of the
+    /// response.
     pub(crate) fn sent(&self, request: &str, status: Result<u16, &HttpError>) {
         let mut lines = self.lines();
         if lines.is_closed {
@@ -204,7 +205,8 @@ impl Lines {
         let size = context.len() + message.len();
         if self.left.lines == 0 || self.left.bytes < size {
             self.dropped += 1;
-            // After the first line that does not fit, even shorter lines are dropped, so that the log has no gaps.
+            // After a line that does not fit, all further lines are dropped, even if a shorter one would fit, so that
+            // the log has no gaps.
             self.left.lines = 0;
             return;
         }

@@ -13,13 +13,13 @@ use wasmtime_wasi::{
 use super::{logging::Stream, stdio::StandardStream};
 use crate::store::CallState;
 
-/// The maximum number of bytes in one `get-random-bytes`.
+/// The maximum number of bytes that a guest gets from one call of `get-random-bytes`.
 const RANDOM_MAX: u64 = 64 << 10;
 
-/// Links all interfaces except the environment.
+/// Links all interfaces of WASI except the environment.
 pub(super) fn link(into: &mut Linker<CallState>) -> wasmtime::Result<()> {
     wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(into)?;
-    // The proxy interfaces do not include the following ones, which Rust's standard library needs.
+    // The function above leaves out the following interfaces, which Rust's standard library needs.
     cli::exit::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
     cli::terminal_input::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
     cli::terminal_output::add_to_linker::<_, WasiCli>(into, CallState::cli)?;

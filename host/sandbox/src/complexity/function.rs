@@ -1,4 +1,5 @@
-//! Estimates the cost of compiling functions, which grows with the number of values that are live across blocks.
+//! Estimates the cost of compiling functions. It grows with the number of values that are needed in more than one
+//! block.
 
 use wasmparser::{BlockType, FunctionBody, Operator};
 
@@ -96,7 +97,7 @@ impl Totals {
 
 struct Function<'a> {
     types: &'a Types,
-    /// The number of values that a branch to each open block passes, the innermost block last.
+    /// For each open block, the number of values that a branch to it passes. The innermost block is the last.
     labels: Vec<u32>,
     loops: u64,
     branches: u64,

@@ -15,7 +15,7 @@ fn refused(text: &str) -> (&'static str, u64) {
     }
 }
 
-/// Writes nested components, each of which instantiates its inner one `times` times.
+/// Writes components in components, `levels` deep. Each component instantiates the one inside it `times` times.
 fn nested(levels: usize, times: usize) -> String {
     let mut text = "(component)".to_owned();
     for _ in 0..levels {
@@ -134,7 +134,7 @@ fn each_counted_item_has_a_limit() {
             function::BRANCHES,
             function(&format!("(br_table {} (i32.const 0))", "0 ".repeat(250_000))),
         ),
-        // Compiling 28 KiB of such blocks, calls or branches took gigabytes of memory.
+        // Compiling 28 KiB of the blocks, calls or branches in the next rows took gigabytes of memory.
         (
             function::VALUES,
             module(&format!("{many} (func {})", "block (type $t) end ".repeat(3_000))),
@@ -161,7 +161,7 @@ fn each_counted_item_has_a_limit() {
                 "loop end ".repeat(1_000)
             )),
         ),
-        // Each single function is within its limit.
+        // Each function is within its limit, but all together exceed another limit.
         (
             function::ALL_MERGES,
             module(
@@ -201,7 +201,7 @@ fn definitions_of_a_component_are_counted_for_each_instance() {
 
 #[test]
 fn nested_types_do_not_exhaust_the_stack() {
-    // wasmparser's reader of types recurses; here are a million nested types of three bytes each.
+    // wasmparser's reader of types recurses into nested types. The test nests a million of them, of three bytes each.
     let levels = 1_000_000;
     let mut types = vec![1];
     for _ in 0..levels {
@@ -229,7 +229,7 @@ fn a_truncated_module_is_refused() {
         wat::parse_str("(component (type (instance (export \"f\" (func)))) (core module (func)))").unwrap();
     let module: &[u8] = &module;
     check(module).unwrap();
-    // The header alone is a complete component, and so is every prefix that ends after a section.
+    // Prefixes that end after the header or after a section are complete components, so they are not refused.
     let refused = (9..module.len())
         .filter(|end| check(&module[..*end]).is_err())
         .count();

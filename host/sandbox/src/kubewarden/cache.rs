@@ -15,12 +15,12 @@ use super::host_calls::{Answer, parse};
 /// The prefix of keys that are reserved for Kubewarden itself.
 const RESERVED: &str = "kubewarden_internal_";
 
-/// The maximum number of entries.
+/// The maximum number of entries in a policy's cache.
 const ENTRIES: usize = 1024;
-/// The maximum size of all keys and values together, in bytes.
+/// The maximum size of all keys and values in a policy's cache together, in bytes.
 const BYTES: usize = 1 << 20;
 
-/// The longest time to live of a value.
+/// The maximum time to live of a cached value.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// The values that a policy has stored, until they expire. Each policy has its own.
@@ -45,7 +45,7 @@ struct CacheAnswer<'a> {
 struct Set {
     key: String,
     value: Vec<u8>,
-    /// The time to live of the value, in seconds.
+    /// The time for which the cache keeps the value, in seconds.
     ttl: u64,
 }
 
@@ -73,7 +73,7 @@ impl Cache {
         Ok(answer.to_string().into_bytes())
     }
 
-    /// Answers `cache/get`. A missing value is not an error.
+    /// Answers `cache/get`. If the key has no value, the answer says so, and is not an error.
     pub(super) fn get(&self, payload: &[u8], now: Instant) -> Answer {
         let Get { key } = parse(payload)?;
         let value = {
@@ -89,7 +89,7 @@ impl Cache {
         serde_json::to_vec(&answer).map_err(|error| error.to_string())
     }
 
-    /// Stores a value. If the cache is full, the values that expire first are removed.
+    /// Stores a value in the cache. If the cache is full, the values that would expire first are removed.
     fn keep(&self, key: String, value: CachedValue, now: Instant) {
         let mut kept = self.0.lock();
         kept.insert(key, value);

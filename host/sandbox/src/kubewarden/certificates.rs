@@ -1,6 +1,6 @@
 //! Decides whether a policy may trust a certificate, like Kubewarden's policy server.
 //!
-//! The policy chooses the certificates, and so determines the cost: certificates with equal names multiply the possible
+//! The cost depends on the certificates, which the policy chooses: certificates with equal names multiply the possible
 //! paths, and each signature takes up to 1 ms. So the number of certificates and the number of verification steps are
 //! limited.
 
@@ -28,18 +28,20 @@ use super::host_calls::{Answer, parse};
 /// The object identifier of the extended key usage for code signing, which a certificate with a chain must have.
 const CODE_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
 
-/// The maximum number of certificates in a chain. A path has at most six besides the root.
+/// The maximum number of certificates in a chain that a policy sends. A path has at most six besides the root.
 const CHAIN: usize = 32;
 /// The maximum size of all certificates in a chain together, in bytes.
 const CHAIN_SIZE: usize = 256 << 10;
 
-/// The maximum number of certificates and signatures that a verification checks. The longest direct path needs 14.
+/// The maximum number of certificates and signatures that are checked for one certificate. The longest path needs 14
+/// checks if no wrong path is tried.
 const STEPS: u32 = 32;
 
 #[derive(Deserialize)]
 struct Question {
     cert: Certificate,
-    /// The intermediate CAs, and the root at the end. Without a chain, only the dates of the certificate are checked.
+    /// The intermediate CAs, and at the end the root. If there is no chain, only the validity dates of the certificate
+    /// are checked.
     cert_chain: Option<Vec<Certificate>>,
     not_after: Option<String>,
 }
@@ -161,7 +163,7 @@ impl Steps {
     }
 }
 
-/// A check of certificates or signatures that counts each use as a step.
+/// A check of certificates or signatures in webpki, each use of which counts as a step.
 #[derive(Debug)]
 struct Counted<'a, T>(T, &'a Steps);
 
@@ -171,7 +173,7 @@ impl ExtendedKeyUsageValidator for Counted<'_, KeyUsage> {
         if steps.take() {
             usage.validate(purposes)
         } else {
-            // This error ends the verification without trying other paths.
+            // This error makes webpki stop, instead of trying other paths.
             Err(webpki::Error::MaximumPathBuildCallsExceeded)
         }
     }

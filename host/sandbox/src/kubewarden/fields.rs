@@ -1,4 +1,4 @@
-//! Field selectors and field masks in a policy's queries.
+//! Field selectors and field masks, with which a policy limits its queries about objects.
 
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ impl FieldSelector {
     }
 }
 
-/// Limits the number of conditions or masks, because each is compared with every field of every object.
+/// Refuses more conditions or masks than the limit, because each is compared with every field of every object.
 fn few_fields(count: usize) -> Result<(), String> {
     if count > FIELDS {
         return Err(format!("the request names {count} fields; the limit is {FIELDS}"));

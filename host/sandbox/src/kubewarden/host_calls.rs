@@ -24,15 +24,15 @@ use crate::{
 
 const BINDING: &str = "kubewarden";
 
-/// The maximum size of a query about the cluster, images or addresses, and of a log event, in bytes. The cache and
-/// certificates have limits of their own.
+/// The maximum size of a policy's query about the cluster, images or addresses, and of its log events, in bytes. Calls
+/// for the cache and for certificates have other limits.
 const QUESTION: usize = 256 << 10;
 
 /// Four pairs of an address and a length: for the binding, the namespace, the operation and the payload.
 pub(super) type Arguments = (u32, u32, u32, u32, u32, u32, u32, u32);
 
-/// Executes a host call, and stores the result or error in the exchange. Returns `false` for an error. Fails, and so
-/// ends the policy's call, if the stage does not grant the operation.
+/// Executes a host call, and stores the result or error in the exchange. Returns `false` for an error. If the stage
+/// does not grant the operation, the error fails the call of the policy.
 pub(super) async fn call(guest: &mut Caller<'_, CallState>, arguments: Arguments) -> wasmtime::Result<bool> {
     let (binding, binding_length, namespace, namespace_length, operation, operation_length, payload, length) =
         arguments;
@@ -42,7 +42,7 @@ pub(super) async fn call(guest: &mut Caller<'_, CallState>, arguments: Arguments
     let payload = take(guest, payload, length)?;
     move_if_long(payload.len()).await;
     let answer = answer(guest.data_mut(), &binding, &namespace, &operation, payload).await?;
-    // The policy will copy the answer into its memory.
+    // After this function, the policy copies the answer into its memory, which takes long for a large answer.
     move_if_long(answer.as_ref().map_or(0, Vec::len)).await;
     let exchange = &mut guest.data_mut().exchange;
     exchange.host_failed = answer.is_err();
@@ -113,7 +113,7 @@ pub(super) fn parse<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
 }
 
 fn log(state: &CallState, payload: &[u8]) {
-    // An event above the limit would not fit into the log anyway, so it is only counted.
+    // A larger event would not fit into the log, so it is not parsed, and is counted as dropped.
     let whole = Some(payload).filter(|payload| payload.len() <= QUESTION);
     let event = whole.and_then(|whole| serde_json::from_slice::<Map<String, Value>>(whole).ok());
     let Some(mut event) = event else {
@@ -267,7 +267,7 @@ struct ObjectList {
     items: Vec<Box<RawValue>>,
 }
 
-/// Resolves a host name to which the stage grants requests.
+/// Resolves a host name. The stage must grant requests to that host.
 async fn look_up(state: &mut CallState, host: &str) -> wasmtime::Result<Answer> {
     if state.preparing {
         return Ok(Err(PREPARING.to_owned()));

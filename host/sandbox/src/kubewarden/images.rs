@@ -20,10 +20,11 @@ const DEFAULT_REGISTRY: &str = "docker.io";
 /// The repository path of an image whose name is a single word.
 const DEFAULT_PATH: &str = "library";
 
-/// The OpenID provider of GitHub's workflows.
+/// The OpenID provider that issues the identities of GitHub's workflows.
 const GITHUB: &str = "https://token.actions.githubusercontent.com";
 
-/// The maximum number of keys, identities and authorities in a verification, because each is tried with each signature.
+/// The maximum number of keys, identities and authorities in a policy's verification, because each is tried with each
+/// signature.
 const SIGNERS: usize = 16;
 
 /// The operations of the namespace `oci`.
@@ -77,7 +78,7 @@ enum RequiredSigners {
     },
 }
 
-/// The types of verification in version 1 of the operation.
+/// The types of verification that version 1 of the operation has.
 const FIRST_KINDS: [&str; 2] = ["SigstorePubKeyVerify", "SigstoreKeylessVerify"];
 
 #[derive(Deserialize)]
@@ -135,7 +136,7 @@ impl RequiredSigners {
     }
 }
 
-/// Parses a verification of version 1, which is an object whose only key is the type of verification.
+/// Parses a verification in version 1 of the operation. It is an object whose only key is the type of verification.
 fn read_first_version(payload: &[u8]) -> Result<Verification, String> {
     let mut kinds: BTreeMap<String, Map<String, Json>> = parse(payload)?;
     match (kinds.pop_first(), kinds.is_empty()) {
@@ -174,7 +175,7 @@ fn number_of(signers: &Signers) -> usize {
     signers.all.len() + authorities.sum::<usize>()
 }
 
-/// Answers a query about an image before the call's deadline.
+/// Answers a policy's query about an image before the deadline of the policy's call.
 pub(super) async fn answer(
     state: &mut CallState,
     operation: Operation,
@@ -207,7 +208,7 @@ pub(super) async fn answer(
     let Some(reader) = state.sandbox.config.images.clone() else {
         return Ok(Err("this host reads no images of registries".to_owned()));
     };
-    // A registry may answer with several megabytes, which are hashed and parsed.
+    // The registry's reply may have several megabytes, which take long to hash and parse.
     move_to_long_work_thread().await;
     let answer = ask(&*reader, operation, &image, &signers);
     Ok(match timeout_at(state.deadline.instant(), answer).await {

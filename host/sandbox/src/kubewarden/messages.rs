@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::invalid;
 use crate::contract::bindings::admittance::plugin::types;
 
-/// The status that kube-apiserver gives to a denial without a status.
+/// The status of a denial in which the policy gives none. kube-apiserver uses the same one.
 const BAD_REQUEST: u16 = 400;
 
 pub(super) fn request(request: &Request, settings: &str) -> Vec<u8> {
@@ -143,7 +143,7 @@ mod tests {
                 false,
                 Ok("deny 422 no".to_owned()),
             ),
-            // kube-apiserver gives a denial without a code the status 400.
+            // If a denial has no code, it gets the status 400, as in kube-apiserver.
             (
                 r#"{"accepted":false,"code":0}"#.to_owned(),
                 false,

@@ -13,13 +13,13 @@ const SECTION: &str = "io.kubewarden.metadata";
 
 const SECTION_MAX: usize = 1 << 20;
 
-/// The protocol version that this host supports.
+/// The version of the waPC protocol that this host supports.
 pub(super) const PROTOCOL: &str = "v1";
 
 /// The only supported type of policies: they receive Kubernetes requests.
 const POLICY_TYPE: &str = "kubernetes";
 
-/// The annotations that are part of the description.
+/// The annotations whose values become part of the plugin's description.
 const ANNOTATED: [&str; 3] = [
     "io.kubewarden.policy.title",
     "io.kubewarden.policy.version",
@@ -30,7 +30,7 @@ const ANNOTATED: [&str; 3] = [
 pub(super) struct Metadata {
     pub(super) mode: Mode,
     pub(super) description: Description,
-    /// Additional properties, such as the author and the license.
+    /// The annotations that are not part of the description, such as the author and the license.
     pub(super) annotations: BTreeMap<String, String>,
 }
 
@@ -125,7 +125,7 @@ fn find(module: &[u8]) -> Result<(Option<&[u8]>, bool), Error> {
     let mut section = None;
     let mut imports_wapc = false;
     for payload in Parser::new(0).parse_all(module) {
-        // The complexity check has already parsed the module, so this cannot fail in practice.
+        // In practice, this does not fail, because the complexity check has parsed the whole module.
         let payload = payload.map_err(|error| Error::Compile(error.to_string()))?;
         match payload {
             Payload::CustomSection(custom) if custom.name() == SECTION => section = Some(custom.data()),
@@ -163,7 +163,8 @@ impl Section {
                  again with the mode that it is built for"
                     .to_owned(),
             )),
-            // The SDK of WASI policies may import functions of `wapc` without calling them.
+            // The mode in the metadata decides: a WASI policy may import functions of `wapc` without calling them,
+            // because its SDK does.
             (ExecutionMode::Wasi, _) => Ok(Mode::Program),
             (ExecutionMode::Opa | ExecutionMode::Gatekeeper, _) => Err(Error::Policy(
                 "it is Rego that was compiled to WebAssembly (`executionMode: opa` or `gatekeeper`), which this host \

@@ -38,7 +38,7 @@ impl Preparation {
         Ok(Prepared { header, code })
     }
 
-    /// Prepares a waPC policy, with a snapshot after its start-up code and `validate_settings`.
+    /// Prepares a waPC policy: takes a snapshot after its start-up code and `validate_settings` have run.
     async fn wapc(&self, module: &Bytes, shared: &SharedModule) -> Result<(Configured, Bytes), Error> {
         let wizer = Wizer::new();
         let instrumented = match wizer.instrument(module) {
@@ -93,7 +93,8 @@ impl Preparation {
         Ok((store, instance))
     }
 
-    /// Starts an instance of a waPC policy, unless its module is a snapshot of a started one, and checks its protocol.
+    /// Starts an instance of a waPC policy, and checks its protocol version. If the module is a snapshot of a started
+    /// instance, nothing is started.
     pub(super) async fn start(
         &self,
         module: &Module,
@@ -110,7 +111,7 @@ impl Preparation {
         Ok((store, instance))
     }
 
-    /// Checks the protocol version. If a policy does not report it, the version in its metadata counts.
+    /// Checks the protocol version. If the policy does not report its version, the version in its metadata is checked.
     async fn check_protocol(&self, store: &mut Store<CallState>, instance: Instance) -> Result<(), Error> {
         let answer = self.within(store, Step::Start, async |store| {
             wapc::call(store, instance, "protocol_version", Vec::new()).await
@@ -144,8 +145,8 @@ impl Preparation {
     }
 }
 
-/// Reads the response to `validate_settings`. A failed call counts as a mistake in the settings, because the usual
-/// cause is an unknown field.
+/// Reads the response to `validate_settings`. If the call failed, this is reported as a mistake in the settings,
+/// because the usual cause is an unknown field.
 fn check_settings(answer: Result<Vec<u8>, String>) -> Result<(), Error> {
     let mistake = match answer {
         Ok(answer) => messages::settings(&answer).map_err(|error| {
@@ -189,7 +190,7 @@ struct Reader<'a> {
     store: &'a mut Store<CallState>,
     instance: Instance,
     kept: KeptMemory,
-    /// The name of the first value that could not be read. If there is one, the snapshot is discarded.
+    /// The name of the first memory or global that could not be read. If there is one, the snapshot is discarded.
     missing: Option<String>,
 }
 

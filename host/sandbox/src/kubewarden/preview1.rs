@@ -31,11 +31,11 @@ const ERROR: u32 = 2;
 
 const CHARACTER_DEVICE: u8 = 2;
 
-/// The maximum number of buffers in one read or write, and of events that one `poll_oneoff` waits for.
+/// The maximum number of buffers in one read or write, and of events for which one `poll_oneoff` waits.
 const VECTORS_MAX: u32 = 1024;
 
-/// The maximum size of one write to the log, in bytes; a program writes the rest with its next write. It is limited
-/// because each byte may be a line, and because many buffers may point to the same memory.
+/// The maximum size of one write to the log, in bytes; a program writes the rest with its next write. The size is
+/// limited because each byte may be a line, and because many buffers may point to the same memory.
 const LOGGED_MAX: usize = 16 << 10;
 
 const STATUS: usize = 24;
@@ -46,7 +46,7 @@ const EVENT: u32 = 32;
 type At = u32;
 type Guest<'a> = Caller<'a, CallState>;
 
-/// Defines a function that fails the call.
+/// Defines an imported function as one that fails the policy's call.
 pub(super) fn deny(linker: &mut Linker<CallState>, name: &str, function: FuncType) -> wasmtime::Result<()> {
     let message = format!(
         "the plugin called `{MODULE}.{name}`; policies have no files and no sockets, and no stage can grant them"
@@ -152,7 +152,8 @@ fn define_streams(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
             |mut guest: Guest<'_>, descriptor: u32, at: At| {
                 let mut status = [0; STATUS];
                 status[0] = CHARACTER_DEVICE;
-                // The stream has every right, and so would files that are opened from it, but no file can be opened.
+                // The status grants every right on the stream and on files opened from it. This is harmless, because no
+                // file can be opened.
                 status[8..].fill(0xff);
                 stream_status(&mut guest, descriptor, at, &status)
             },
@@ -166,7 +167,7 @@ fn define_streams(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
                 stream_status(&mut guest, descriptor, at, &status)
             },
         )?
-        // Start-up code asks for pre-opened directories until it gets an error.
+        // Start-up code asks for one pre-opened directory after the other until it gets an error.
         .func_wrap(MODULE, "fd_prestat_get", |_descriptor: u32, _at: At| {
             BAD_DESCRIPTOR
         })?
@@ -239,7 +240,7 @@ fn put_texts(
 fn clock_time(clock: u32, elapsed: Duration) -> Result<u64, Errno> {
     let since = match clock {
         0 => Moment::now().0.duration_since(UNIX_EPOCH).unwrap_or_default(),
-        // The clocks of processor time also return the time since the start of the call.
+        // The monotonic clock starts with the call, and the clocks of processor time return the same time.
         1..=3 => elapsed,
         _ => return Err(INVALID),
     };
@@ -308,7 +309,7 @@ fn write(mut guest: Guest<'_>, descriptor: u32, at: At, count: u32, size: At) ->
     Ok(SUCCESS)
 }
 
-/// Waits until the first clock is due. Streams are always ready.
+/// Waits until the first of the events occurs. Standard streams are always ready, so only clocks need a wait.
 async fn poll(
     guest: &mut Guest<'_>,
     subscriptions: At,
@@ -347,7 +348,7 @@ async fn poll(
     }
     let first = occurs.iter().map(|(wait, ..)| *wait).min().unwrap_or_default();
     if !first.is_zero() {
-        // If the call's deadline comes first, it ends this wait.
+        // If the call's deadline comes before the event, it ends the call during this wait.
         tokio::time::sleep(first).await;
     }
     let (memory, _) = parts(guest)?;

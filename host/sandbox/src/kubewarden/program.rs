@@ -7,10 +7,10 @@ use wasmtime_wasi::I32Exit;
 use super::{exchange::Exchange, host_calls, wapc::START};
 use crate::store::{CallState, Violation};
 
-/// The program's first argument, which is its own name.
+/// The first argument of the policy's program, which is by convention its own name.
 const NAME: &str = "policy.wasm";
 
-/// The modules and names of the host call in the SDKs for Go and JavaScript.
+/// The imported functions, as (module, name), with which the SDKs for Go and JavaScript make host calls.
 const HOST_CALL: [(&str, &str); 2] = [("host", "call"), ("kubewarden:javy/host", "call")];
 
 /// Runs a program with this argument and this standard input, and returns its standard output.
@@ -37,8 +37,8 @@ pub(super) async fn run(
     Ok(exchange.output.unwrap_or_default())
 }
 
-/// Defines the import if it is the host call. The call appends its answer to standard input, and returns 1 for an
-/// error.
+/// Defines the import if it is the host call. When the program calls it, the host's answer is appended to standard
+/// input; the result is 1 for an error.
 pub(super) fn define_host_call(
     linker: &mut Linker<CallState>,
     module: &str,
@@ -50,7 +50,7 @@ pub(super) fn define_host_call(
     let returns_code =
         function.results().len() == 1 && function.results().all(|result| result.matches(&ValType::I32));
     if !HOST_CALL.contains(&(module, name)) || !takes_texts || !returns_code {
-        // The linker will report the import as unknown.
+        // Nothing is defined, so the linker will report the import as unknown.
         return Ok(());
     }
     linker.func_wrap_async(module, name, |mut caller: Caller<'_, CallState>, arguments| {

@@ -1,4 +1,5 @@
-//! waPC 2: the host calls one function of the guest, and each side fetches the other's messages by calling functions.
+//! waPC 2: the host calls one function of the guest, and host and guest fetch each other's messages by calling
+//! functions.
 
 use tracing::Level;
 use wasmtime::{Caller, Instance, InstancePre, Linker, Store};
@@ -14,10 +15,10 @@ pub(super) const MODULE: &str = "wapc";
 
 pub(super) const GUEST_CALL: &str = "__guest_call";
 
-/// The start-up function of a program.
+/// The name of the start-up function of a program.
 pub(super) const START: &str = "_start";
 
-/// The start-up functions of an instance, in order; all are optional.
+/// The names of an instance's start-up functions, in the order in which they are called. All are optional.
 const STARTS: [&str; 3] = ["_initialize", START, "wapc_init"];
 
 type Pointer = u32;
@@ -80,8 +81,8 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Returns the error of the last host call if `is_error`, otherwise its result; empty if the call had the other
-/// outcome.
+/// Returns the error (if `is_error`) or the result (otherwise) of the policy's last host call. It is empty if that call
+/// had the other outcome.
 fn host_answer(exchange: &Exchange, is_error: bool) -> &[u8] {
     if exchange.host_failed == is_error {
         &exchange.host_answer
@@ -90,7 +91,8 @@ fn host_answer(exchange: &Exchange, is_error: bool) -> &[u8] {
     }
 }
 
-/// Creates an instance, and runs its start-up functions unless its module is a snapshot of a started instance.
+/// Creates an instance, and runs its start-up functions. If its module is a snapshot of a started instance, they are
+/// not run again.
 pub(super) async fn instance(
     store: &mut Store<CallState>,
     pre: &InstancePre<CallState>,
@@ -111,7 +113,7 @@ async fn start(store: &mut Store<CallState>, instance: Instance) -> wasmtime::Re
         };
         let function = function.typed::<(), ()>(&*store)?;
         match function.call_async(&mut *store, ()).await {
-            // TinyGo's start-up code exits with 0, but its functions can still be called.
+            // TinyGo's start-up code exits with 0, after which functions of the instance can nevertheless be called.
             Err(error) if error.downcast_ref().is_some_and(|I32Exit(code)| *code == 0) => {}
             result => result?,
         }

@@ -90,7 +90,7 @@ impl OtherPart<'_> {
     }
 }
 
-/// The core index spaces of the new component, with the new index of each item of the old component.
+/// Assigns indices in the merged component, and finds the new index of each core item of the original component.
 struct NewIndices<'a> {
     old: &'a PerKind<Vec<Item>>,
     new: HashMap<(Kind, Item), u32>,
@@ -110,7 +110,7 @@ impl<'a> NewIndices<'a> {
         }
     }
 
-    /// Assigns the next index of its kind to the item.
+    /// Gives the item the next index of its kind in the merged component.
     fn place(&mut self, kind: Kind, item: Item) {
         let count = self.counts.of_mut(kind);
         self.new.insert((kind, item), *count);
@@ -126,7 +126,7 @@ impl<'a> NewIndices<'a> {
         self.new.get(&(kind, *item)).copied().ok_or(Error::UserError(()))
     }
 
-    /// Adds a module, its instance, and aliases of the exports that other parts use.
+    /// Adds a module and its instance, and gives indices to those of its exports that the rest of the component uses.
     fn instantiate(
         &mut self,
         component: &mut wasm_encoder::Component,

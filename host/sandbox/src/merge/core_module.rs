@@ -7,10 +7,10 @@ use super::{Item, Kind, PerKind};
 
 #[derive(Default)]
 pub(super) struct CoreModule<'a> {
-    /// The highest level among the imported items, which is also the level of the module.
+    /// The highest level among the items that the module imports, which is also the level of the module.
     pub(super) level: usize,
     pub(super) types: Vec<RecGroup>,
-    /// The imports in order, each with the type that the module declares.
+    /// The imports of the module in their order, each with the type that the module declares.
     pub(super) imports: Vec<(Kind, Item, TypeRef)>,
     imported: PerKind<Vec<Item>>,
     pub(super) functions: Vec<u32>,
@@ -24,7 +24,7 @@ pub(super) struct CoreModule<'a> {
 }
 
 impl<'a> CoreModule<'a> {
-    /// Reads a module; `None` if it contains anything that cannot be merged.
+    /// Reads a core module; returns `None` if it contains anything that cannot be merged.
     pub(super) fn parse(module: &'a [u8], find: impl Fn(&str, &str) -> Option<(Kind, Item)>) -> Option<Self> {
         let mut core_module = Self::default();
         for payload in Parser::new(0).parse_all(module) {

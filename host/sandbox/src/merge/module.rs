@@ -10,7 +10,7 @@ use wasmparser::{DataKind, Operator};
 
 use super::{Item, Kind, PerKind, core_module::CoreModule, reachable::reachable};
 
-/// The name of the instance from which a merged module imports. The names of the items in this instance are numbers.
+/// The name of the instance from which a merged module imports all items. The names of its items are numbers.
 pub(super) const IMPORTS: &str = "";
 
 pub(super) struct Merged {
@@ -58,10 +58,10 @@ impl Merged {
 }
 
 struct Indices {
-    /// The first indices of each merged module, by the number of the module.
+    /// For each original module, by its number: the first index of its items of each kind in the merged module.
     first: HashMap<usize, First>,
     imports: HashMap<(Kind, Item), u32>,
-    /// The values of immutable globals.
+    /// The values of immutable globals, which replace references to these globals in constant expressions.
     constants: HashMap<Item, i32>,
 }
 
@@ -70,13 +70,13 @@ struct First {
     definitions: PerKind<u32>,
     types: u32,
     elements: u32,
-    /// The first indices of passive and of active data segments. Passive ones come first, as `SnapshotTemplate`
-    /// requires.
+    /// The indices of the original module's first passive and first active data segment in the merged module. The
+    /// merged module's passive segments come first, as `SnapshotTemplate` requires.
     data: (u32, u32),
 }
 
 impl Indices {
-    /// Assigns the indices, and also returns the imports of the merged module.
+    /// Assigns the indices of the merged module. Also returns its imports.
     fn assign(core_modules: &[(usize, &CoreModule<'_>)]) -> Option<(Self, Vec<(Kind, Item)>)> {
         let mut indices = Self {
             first: core_modules
@@ -183,7 +183,7 @@ fn count(number: usize) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
-/// Maps the indices of a module to indices of the merged module.
+/// Translates the indices that an original module uses to indices of the merged module.
 struct Renumbered<'a> {
     indices: &'a Indices,
     number: usize,
@@ -250,15 +250,15 @@ impl Reencode for Renumbered<'_> {
 
     fn instruction<'a>(&mut self, operator: Operator<'a>) -> Result<Instruction<'a>, Error<()>> {
         match operator {
-            // `ref.func` may only name functions that are exported or in segments, and the merged module exports other
-            // functions than the originals.
+            // `ref.func` may refer only to functions that are exported or in segments. The merged module exports other
+            // functions than the original, so the reference could become invalid.
             Operator::RefFunc { .. } => Err(Error::UserError(())),
             operator => utils::instruction(self, operator),
         }
     }
 
-    /// Constant expressions can refer only to imported globals, most of which are now defined in the same module. So
-    /// the values of the globals are inserted.
+    /// Inserts the values of globals into a constant expression. It could refer only to imported globals, but most of
+    /// them are defined in the merged module itself.
     fn const_expr(&mut self, expression: wasmparser::ConstExpr<'_>) -> Result<ConstExpr, Error<()>> {
         if let Some(value) = self.indices.value(&expression, self.number, self.core_module) {
             return Ok(ConstExpr::i32_const(value));
@@ -274,7 +274,7 @@ impl Reencode for Renumbered<'_> {
                 {
                     return Err(Error::UserError(()));
                 }
-                // `ConstExpr` appends the `end` itself.
+                // `ConstExpr` appends the `end` of the expression itself.
                 Operator::End => continue,
                 operator => utils::instruction(self, operator)?,
             };
@@ -300,12 +300,13 @@ struct Sections<'a> {
     elements: ElementSection,
     code: CodeSection,
     passive_data: Vec<&'a [u8]>,
-    /// The memory, the offset and the content of each active data segment.
+    /// For each active data segment: its memory, its offset and its content.
     active_data: Vec<(u32, ConstExpr, &'a [u8])>,
 }
 
 impl<'a> Sections<'a> {
-    /// Adds a module with its imports, except those that an earlier module has added. Unreachable functions get no code.
+    /// Adds an original module. Imports that an earlier module has added are not repeated, and unreachable functions
+    /// get no code.
     fn add(
         &mut self,
         renumbered: &mut Renumbered<'a>,

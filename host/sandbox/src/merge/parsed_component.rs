@@ -15,9 +15,10 @@ pub(super) struct ParsedComponent<'a> {
     pub(super) core_modules: Vec<CoreModule<'a>>,
     pub(super) canonicals: Vec<Canonical>,
     instances: Vec<HashMap<&'a str, (Kind, Item)>>,
-    /// The core index spaces of the component.
+    /// The core functions, tables, memories and globals of the component, by their indices.
     pub(super) items: PerKind<Vec<Item>>,
-    /// The parts that are outside of core modules and precede the first lifted function. `after` has all later ones.
+    /// The sections outside of core modules that precede the first lifted function. `after` has the sections from there
+    /// on.
     pub(super) before: Vec<OtherPart<'a>>,
     pub(super) after: Vec<OtherPart<'a>>,
 }
@@ -27,11 +28,11 @@ pub(super) struct Canonical {
     pub(super) level: usize,
 }
 
-/// A part outside of core modules, which is copied unchanged.
+/// A section that contains no core module. It is copied, with new indices for the core items that it uses.
 pub(super) enum OtherPart<'a> {
     Section(RawSection<'a>),
     Aliases(ComponentAliasSection),
-    /// Lifted functions, whose references to core functions and memories are renumbered.
+    /// Functions that are lifted from core functions. They get new indices of their core functions and memories.
     Lifts(Vec<CanonicalFunction>),
 }
 
@@ -73,7 +74,8 @@ impl<'a> ParsedComponent<'a> {
                 for function in section {
                     match function.ok()? {
                         lift @ CanonicalFunction::Lift { .. } => lifts.push(lift),
-                        // This function would move before the lifted ones, but may need an item after them.
+                        // The function comes after a lifted one, and would be moved before it. This may be wrong,
+                        // because it may need an item that is defined in between.
                         _ if !lifts.is_empty() || !self.after.is_empty() => return None,
                         function => self.canonical(function)?,
                     }
@@ -84,7 +86,8 @@ impl<'a> ParsedComponent<'a> {
             }
             Payload::ComponentTypeSection(section) => {
                 for ty in section {
-                    // The destructor of a resource is a core function, which is not supported.
+                    // A resource with a destructor refers to a core function in its type, where references are not
+                    // renumbered.
                     if let ComponentType::Resource { dtor: Some(_), .. } = ty.ok()? {
                         return None;
                     }
@@ -101,7 +104,7 @@ impl<'a> ParsedComponent<'a> {
                 }
                 self.keep(OtherPart::Section(raw));
             }
-            // Custom sections are dropped, because they refer to items by indices that change.
+            // Custom sections are dropped, because they refer to items by their old indices.
             Payload::CustomSection(_) => {}
             _ => self.keep(OtherPart::Section(raw)),
         }
@@ -192,7 +195,8 @@ impl<'a> ParsedComponent<'a> {
         Some(())
     }
 
-    /// Returns the core functions and memories that a function refers to; `None` if its options refer to anything else.
+    /// Returns the core functions and memories that a lifted function refers to; `None` if its options refer to
+    /// anything else.
     pub(super) fn needs(&self, function: &CanonicalFunction) -> Option<Vec<(Kind, Item)>> {
         let (lifted, options) = match function {
             CanonicalFunction::Lift {
@@ -253,8 +257,8 @@ impl<'a> ParsedComponent<'a> {
         levels
     }
 
-    /// Returns whether instantiating one level after the other writes overlapping segments in the same order as the
-    /// original component.
+    /// Returns whether segments that overlap are written in their original order if modules are instantiated level by
+    /// level, as the merged component does.
     pub(super) fn keeps_order(&self) -> bool {
         let mut last = HashMap::new();
         self.core_modules.iter().enumerate().all(|(number, core_module)| {

@@ -4,8 +4,8 @@ use wasmparser::{ConstExpr, ElementItems, Operator, TableInit};
 
 use super::{Item, Kind, core_module::CoreModule};
 
-/// Finds the functions of merged modules that can be called from other modules, through a table, or from another such
-/// function. Libraries export far more functions than are used, and the rest need not be compiled.
+/// Finds the functions of merged modules that can be called: from other modules, through a table, or from a function
+/// that can be called. Libraries export far more functions than are used, and the others need not be compiled.
 pub(super) fn reachable(
     core_modules: &[(usize, &CoreModule<'_>)],
     exports: &[(Kind, Item)],
@@ -46,7 +46,7 @@ pub(super) fn reachable(
         else {
             continue;
         };
-        // The module has another level, so it is not merged with `core_modules`.
+        // The function is in a module of another level, which is not merged with `core_modules`.
         let Some(core_module) = core_modules.get(&number) else {
             continue;
         };

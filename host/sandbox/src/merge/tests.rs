@@ -14,21 +14,21 @@ use crate::engine::{Effort, compile_settings};
 #[derive(Clone, Debug)]
 enum Op {
     Add(i32),
-    /// Calls an imported function of an earlier library.
+    /// Calls a function that is imported from an earlier library.
     Call(usize),
-    /// Calls a function by its index in the table.
+    /// Calls a function by its index in the shared table.
     CallIndirect(usize),
     /// Calls the host function `double`.
     Double,
-    /// Calls the host function `log` with a part of the memory.
+    /// Calls the host function `log` with a part of the shared memory.
     Log,
     Load,
     Store,
-    /// Uses the global that all modules share.
+    /// Uses the global that all libraries share.
     Shared,
-    /// Uses a global of the module itself.
+    /// Uses a global that the library defines itself.
     Own,
-    /// Copies from a passive segment.
+    /// Copies a passive data segment into the memory.
     Init,
 }
 
@@ -48,7 +48,8 @@ impl Op {
         ]
     }
 
-    /// Writes the step in the text format, for the function `function`. Functions call only earlier ones.
+    /// Writes the step in text form into the function with the number `function`, which can call only functions with
+    /// lower numbers.
     fn write(&self, text: &mut String, function: usize) {
         let library = function / 2;
         let step = match self {
@@ -116,7 +117,7 @@ fn library(number: usize, functions: [&[Op]; 2]) -> String {
     )
 }
 
-/// Creates a component that links libraries in the same way as toolchains.
+/// Creates a component that links libraries in the way in which toolchains link them.
 fn component(functions: &[Vec<Op>]) -> String {
     let libraries: String = functions
         .chunks_exact(2)
@@ -214,7 +215,7 @@ proptest! {
     }
 }
 
-/// Creates a component of two modules.
+/// Creates a component of two core modules, and merges them.
 fn two(one: &str, other: &str, more: &str) -> Option<Vec<u8>> {
     let text = format!(
         r#"(component
@@ -259,7 +260,7 @@ fn a_component_that_cannot_be_merged_is_unchanged() {
 
 #[test]
 fn a_merged_module_has_no_code_for_unreachable_functions() {
-    // The bytes of `i32.const 123456789`.
+    // The bytes of the instruction `i32.const 123456789`.
     const CODE: &[u8] = b"\x41\x95\x9a\xef\x3a";
     let one = r#"(func (export "f")) (func (export "unused") (drop (i32.const 123456789)))"#;
     let merged = two(one, r#"(import "one" "f" (func))"#, "").unwrap();

@@ -23,7 +23,8 @@ pub struct Prepared {
 pub(crate) enum Code {
     #[debug("{} bytes", _0.len())]
     Memory(Bytes),
-    /// A file that begins with the code. It is mapped into memory, so nobody may write to it again; it may be removed.
+    /// A file that begins with the code. Because it is mapped into memory, nobody may write to it again, but it may be
+    /// removed.
     #[debug("{_0:?}")]
     File(PathBuf),
 }
@@ -33,7 +34,7 @@ pub(crate) struct Header {
     pub(crate) fingerprint: String,
     pub(crate) description: Description,
     pub(crate) configured: Configured,
-    /// The settings, if every call runs `configure` again.
+    /// The settings, if every call must run `configure`; otherwise `None`.
     pub(crate) settings: Option<String>,
     pub(crate) policy: Option<Mode>,
 }
@@ -44,7 +45,7 @@ impl Prepared {
         &self.header.description
     }
 
-    /// Returns whether the plugin was configured once or is configured in every call.
+    /// Returns whether the plugin was configured once, or is configured in every call.
     pub fn configured(&self) -> &Configured {
         &self.header.configured
     }
@@ -65,7 +66,8 @@ impl Prepared {
 
     /// Creates a plugin from its [header](Self::header) and its native code.
     ///
-    /// The code is trusted like this program. If it is read from disk, nobody else may be able to write it.
+    /// The code runs with all rights of this program. So if it comes from disk, nobody else may be able to change it
+    /// there.
     ///
     /// # Errors
     ///

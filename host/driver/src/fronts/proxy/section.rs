@@ -75,8 +75,8 @@ fn route<'a>(node: &Node<'a>) -> Option<(Route, Node<'a>)> {
     Some((route, node.clone()))
 }
 
-/// Reads `spellings`, a list of keys that are written as the list spells them. An entry is a JSON Pointer to a key, or
-/// several keys of the same objects.
+/// Reads `spellings`, the keys whose spelling is normalized before chains look at a body. An entry is a JSON Pointer to
+/// a key, or several keys of the same objects.
 fn spellings(node: &Node<'_>) -> Option<Vec<Pattern>> {
     Some(node.list_of(spelling)?.into_iter().flatten().collect())
 }

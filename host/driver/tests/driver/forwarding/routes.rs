@@ -94,7 +94,7 @@ impl Sent {
     }
 }
 
-/// (method, path, body, expected path at the scheduler)
+/// The routes that bcs-mesos-driver forwards: (method, path, body, expected method and path at the scheduler)
 #[rustfmt::skip]
 const ROWS: [(&str, &str, Sent, &str); 69] = [
     ("POST",   "/namespaces/path/applications",                         Version("application"), "POST /v1/apps"),

@@ -72,7 +72,7 @@ fn cross_signed_chain(now: SystemTime, intermediates: usize, is_rooted: bool) ->
     json!({"cert": pem(&leaf.pem()), "cert_chain": chain})
 }
 
-/// Without the limit, webpki would check 200,000 certificates and 100 signatures.
+/// Without the limit on steps, webpki would check 200,000 certificates and 100 signatures of this chain.
 #[test]
 fn verification_of_any_chain_stops_after_a_limited_number_of_steps() {
     let now = SystemTime::now();
@@ -111,7 +111,7 @@ fn verification_of_any_chain_stops_after_a_limited_number_of_steps() {
     assert!(late.unwrap_err().contains("in time"));
 }
 
-/// Source: the tests of Kubewarden's policy-evaluator, src/callback_handler/crypto.rs.
+/// The cases are from the tests of Kubewarden's policy-evaluator, src/callback_handler/crypto.rs.
 #[test]
 fn certificates_are_trusted_under_the_same_conditions_as_in_kubewarden() {
     let now = SystemTime::now();
