@@ -1,4 +1,4 @@
-//! The kinds of hooks that a stage can define: their common trait, and one module for each.
+//! The kinds of hooks that a stage can have. All implement one trait, and each kind has its own module.
 
 pub(crate) mod cel;
 pub(crate) mod client;
@@ -31,78 +31,85 @@ use self::{
 };
 use crate::document::Node;
 
-/// A kind of hook: its definition and its preparation. No code outside of the kind's module depends on it.
+/// A kind of hook: how it is defined, and how it is prepared for calls. Code outside of the kind's module does not
+/// depend on the kind.
 pub trait HookKind: HookValue {
-    /// Returns the plugins of the hook, in the order in which [`prepare`](Self::prepare) gets them. Default: none.
+    /// Returns the plugins that the hook calls. [`prepare`](Self::prepare) gets them in the same order, after they were
+    /// loaded. Default: none.
     fn plugins(&self) -> Vec<(PluginRole<'_>, &PluginDefinition)> {
         Vec::new()
     }
 
-    /// Returns mutable references to the plugins of the hook.
+    /// Returns mutable references to the plugins that the hook calls.
     fn plugins_mut(&mut self) -> Vec<&mut PluginDefinition> {
         Vec::new()
     }
 
-    /// Returns the server that receives the requests. Default: none.
+    /// Returns the server to which the hook sends the requests; `None` if it calls no server. Default: `None`.
     fn server(&self) -> Option<&WebhookTarget> {
         None
     }
 
-    /// Returns warnings about valid settings that will probably fail, each with a fix. Default: none.
+    /// Returns warnings about settings of the hook that are valid, but will probably make it fail. Each has a fix.
+    /// Default: none.
     fn warnings(&self) -> Vec<(String, &'static str)> {
         Vec::new()
     }
 
-    /// Returns the kinds of objects in the cluster that the hook reads, without the kinds that are granted to its
-    /// plugins. If expressions check users' permissions, [`ClusterKind::any_access`] is included. Default: none.
+    /// Returns the kinds of objects that the hook itself reads in the cluster; kinds that are granted to its plugins
+    /// are not included. If expressions check permissions of users, [`ClusterKind::any_access`] is included. Default:
+    /// none.
     fn reads(&self) -> BTreeSet<ClusterKind> {
         BTreeSet::new()
     }
 
-    /// Returns the names and expressions of match conditions that belong to the hook, not to its stage. Default: none.
+    /// Returns the names and expressions of the match conditions that the hook has in addition to those of its stage.
+    /// Default: none.
     fn conditions(&self) -> Vec<(&str, &str)> {
         Vec::new()
     }
 
-    /// Returns whether this hook may refuse requests that its replacement `now` allows. Only differences that
-    /// truncating a file can cause count: another module or URL, or other values in settings, do not. Default: whether
-    /// the hooks differ.
+    /// Returns whether this hook may refuse requests that its replacement `now` allows, because a file was truncated.
+    /// Therefore a new module, URL or value in settings does not count, because truncation cannot cause it. Default:
+    /// whether the hooks differ.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         !self.equals(&**now)
     }
 
-    /// Returns the field of a native stage that defines this hook, and its value; `None` if there is no such field.
+    /// Returns the field of a native stage that defines this hook, and its value; `None` if native stages cannot define
+    /// it.
     fn to_native(&self) -> Option<(&'static str, Json)>;
 
-    /// Lists the parts of the hook that native stages cannot express, one sentence each. Default: none.
+    /// Lists what native stages cannot express about this hook, one sentence each. Default: none.
     fn without_native_form(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Lists the ways in which the native form behaves differently, one sentence each. Default: none.
+    /// Lists the ways in which the hook's native form behaves differently from the hook, one sentence each. Default:
+    /// none.
     fn differences_of_native(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Returns whether `native`, which was read from this hook's native form, has all properties of this hook. Default:
+    /// Returns whether `native` has all properties of this hook, whose native form was read as `native`. Default:
     /// whether the two are equal.
     fn is_complete_in(&self, native: &HookDefinition) -> bool {
         self.equals(&**native)
     }
 
-    /// Creates the hook that the stage calls.
+    /// Prepares the hook, so that the stage can call it.
     ///
     /// # Errors
     ///
-    /// Fails if the hook cannot be created from these parts of the host.
+    /// Fails if the hook cannot be prepared from these parts, for example because a plugin was not loaded.
     fn prepare(&self, given: HookContext<'_>) -> Result<PreparedHook, HookError>;
 }
 
-/// The methods of a [`HookKind`] that are implemented for every type.
+/// Methods of every [`HookKind`], implemented once for all types.
 pub trait HookValue: Any + fmt::Debug + Send + Sync {
     /// Clones the hook.
     fn boxed(&self) -> Box<dyn HookKind>;
-    /// Returns whether the other hook has the same type and value.
+    /// Returns whether `other` is a hook of the same type with an equal value.
     fn equals(&self, other: &dyn HookKind) -> bool;
 }
 
@@ -116,7 +123,7 @@ impl<K: HookKind + Clone + PartialEq> HookValue for K {
     }
 }
 
-/// A hook of any kind.
+/// The definition of a hook, of any kind.
 #[derive(Debug)]
 pub struct HookDefinition(Box<dyn HookKind>);
 
@@ -164,10 +171,10 @@ impl PartialEq for HookDefinition {
     }
 }
 
-/// Reads a hook from its field of a native stage. The argument of type `Phase` is the phase of the stage's chain.
+/// Reads a hook from its field of a native stage. The second argument is the phase of the stage's chain.
 pub(crate) type ReadHook = fn(&Node<'_>, Phase) -> Option<HookDefinition>;
 
-/// The fields of a native stage that define its hook. A stage has exactly one of them.
+/// The fields by which a native stage defines its hook, each with its reader. A stage has exactly one of these fields.
 pub(crate) const NATIVE_FIELDS: [(&str, ReadHook); 5] = [
     ("plugin", |node, _| Some(plugin::read(node)?.into())),
     ("webhook", |node, _| Some(webhook::read(node)?.into())),
@@ -176,23 +183,23 @@ pub(crate) const NATIVE_FIELDS: [(&str, ReadHook); 5] = [
     ("group", |node, _| Some(group::read(node)?.into())),
 ];
 
-/// The parts of the host that a hook may use.
+/// The parts of the host that a hook may use after it was prepared.
 #[derive(derive_more::Debug)]
 #[debug("HookContext {{ phase: {phase:?}, plugins: {plugins:?}, .. }}")]
 pub struct HookContext<'a> {
-    /// The phase of the hook's chain.
+    /// The phase of the chain to which the hook belongs.
     pub phase: Phase,
-    /// The loaded plugins of the hook.
+    /// The loaded plugins of the hook, in the order of [`HookKind::plugins`].
     pub plugins: Vec<PreparedHook>,
-    /// The authorizer for expressions that check permissions.
+    /// Answers the permission checks in expressions.
     pub authorizer: &'a Arc<dyn Authorizer>,
-    /// The reader of the control plane, if there is one.
+    /// Reads objects in the cluster; `None` if the host has no access to a cluster.
     pub cluster: Option<&'a Arc<dyn ClusterReader>>,
-    /// The sender of requests for Kyverno's policies; `None` if the host sends no requests.
+    /// Sends the HTTP requests of Kyverno's policies; `None` if the host sends no such requests.
     pub http: Option<&'a PolicyHttp>,
-    /// The source of the labels of namespaces.
+    /// Returns the labels of namespaces.
     pub namespaces: &'a Arc<dyn NamespaceSource>,
-    /// Creates a client for a webhook in a chain of this phase, and returns the client with the webhook's URL.
+    /// Creates a client that calls a webhook for a chain of this phase. Returns the client, and the URL of the webhook.
     pub connect: &'a ConnectWebhook<'a>,
 }
 
@@ -200,29 +207,30 @@ pub struct HookContext<'a> {
 pub type ConnectWebhook<'a> =
     dyn Fn(&WebhookDefinition, Phase) -> Result<(Arc<dyn Hook>, String), HookError> + 'a;
 
-/// The reason why a hook cannot be prepared.
+/// The reason why a hook cannot be prepared for calls.
 pub type HookError = Box<dyn Error + Send + Sync>;
 
-/// A prepared hook with its status.
+/// A hook that is prepared for calls, and its status.
 #[derive(Clone, derive_more::Debug)]
 #[debug("PreparedHook {{ status: {status:?}, .. }}")]
 #[non_exhaustive]
 pub struct PreparedHook {
-    /// The hook that is called.
+    /// The prepared hook, which the stage calls.
     pub hook: Arc<dyn Hook>,
     /// The description of the hook for the status and the console.
     pub status: HookStatus,
-    /// The key of the hook's statistics. If it changes, the statistics restart from zero. Default: empty.
+    /// The key under which the hook's statistics are kept. If a new definition changes it, they restart from zero.
+    /// Default: empty.
     pub identity: String,
-    /// The failures that this kind of hook can have, in addition to the failures that every stage can have. Default:
-    /// all failures.
+    /// The failures that only this kind of hook can have. Each stage can have further failures, whatever its hook.
+    /// Default: all failures.
     pub failures: &'static [FailureKind],
-    /// Whether calls go to a server. Default: false.
+    /// Whether the hook sends the requests to a server. Default: false.
     pub calls_server: bool,
 }
 
 impl PreparedHook {
-    /// Creates a hook that may fail in any way.
+    /// Creates a prepared hook with this status, and with the defaults for all other fields.
     pub fn new(hook: Arc<dyn Hook>, status: HookStatus) -> Self {
         Self {
             hook,
@@ -256,7 +264,7 @@ pub struct HookStatus {
 }
 
 impl HookStatus {
-    /// Creates the status of a hook of this kind.
+    /// Creates the status of a hook of this kind, without additional fields.
     pub fn new(kind: &str, summary: impl Into<String>) -> Self {
         Self {
             kind: kind.to_owned(),
@@ -265,18 +273,18 @@ impl HookStatus {
         }
     }
 
-    /// Adds a field.
+    /// Adds a field to the status.
     pub fn with(mut self, name: &str, fact: impl Into<Json>) -> Self {
         self.facts.insert(name.to_owned(), fact.into());
         self
     }
 
-    /// Returns the field `name` if it is text.
+    /// Returns the additional field `name` of the status if it is text.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.facts.get(name)?.as_str()
     }
 
-    /// Iterates over the hook itself and, for a group, its plugins.
+    /// Iterates over this status itself and, for a group, the status of each of its plugins.
     pub fn parts(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(self.plugins.values())
     }

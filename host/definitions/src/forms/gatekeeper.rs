@@ -2,9 +2,9 @@
 //! that policies may read), mutators, and `ExpansionTemplate`.
 //!
 //! A template becomes a chain, with a stage for each constraint. The host evaluates templates in CEL, and the stock
-//! plugin `rego` evaluates templates in Rego. The stages of a template share one configured plugin: its settings
-//! contain all constraints, and each stage selects its own. Each constraint has additional stages for the objects that
-//! expansion templates generate.
+//! plugin `rego` evaluates templates in Rego. The stages of a Rego template share one configured plugin, whose settings
+//! contain all constraints; each stage selects its own constraint. If expansion templates generate objects that match a
+//! constraint, it has additional stages for these objects.
 
 mod constraint;
 mod expansion;
@@ -48,7 +48,7 @@ static KINDS: [DocumentKind; 9] = [
             "templates.gatekeeper.sh/",
         ],
     ),
-    // Each template defines the kind of its constraints.
+    // `constraint` stands for many kinds, because each ConstraintTemplate defines the kind of its constraints.
     DocumentKind::new(
         "constraint",
         &["constraints.gatekeeper.sh/v1beta1", "constraints.gatekeeper.sh/"],
@@ -88,7 +88,7 @@ impl DocumentForm for Gatekeeper {
         if kind == template.name {
             return Some(template);
         }
-        // Other systems use the same kind names, so the version decides.
+        // `Config` and some more of these names are kinds of other programs too, so the version must be Gatekeeper's.
         let mut supported = others.iter().filter(|other| other.supports(version));
         let other = supported.find(|other| other.name == kind);
         other.or_else(|| constraint.supports(version).then_some(constraint))
@@ -157,7 +157,8 @@ impl DocumentForm for Gatekeeper {
         defined.chains.extend(mutator::chain(&documents));
     }
 
-    /// Returns `Kept`, because a template's effect also depends on other documents: constraints and synced kinds.
+    /// Returns `Kept`, because the effect of a template depends on more documents, such as its constraints, so it
+    /// cannot be converted alone.
     fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
         Some((ImportResult::Kept, "documents of Gatekeeper have no native form"))
     }

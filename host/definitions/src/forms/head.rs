@@ -1,4 +1,4 @@
-//! Determines the kind of a document, and splits lists into their items.
+//! Determines the kinds of documents, and splits lists of definitions into their items.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::{
     identity::definition_name,
 };
 
-/// A document, or an item of a list, with its kind.
+/// A document, or an item of a list, whose kind is known.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TypedDocument<'a> {
-    /// The kind of the document.
+    /// The kind of the document or item.
     pub kind: &'static DocumentKind,
-    /// The `apiVersion` of the document, or of the list that contains it; empty if missing.
+    /// The `apiVersion` of the document or item, or of the list if the item omits it; empty if there is none.
     pub version: &'a str,
     /// The root value of the document or item.
     pub root: Node<'a>,
@@ -25,7 +25,7 @@ pub struct TypedDocument<'a> {
 }
 
 impl TypedDocument<'_> {
-    /// Returns the kind and the name; `None` if the name cannot be read.
+    /// Returns the kind and the name of the definition; `None` if the name cannot be read.
     pub(crate) fn id(&self) -> Option<DefinitionId> {
         let mut fields = self.root.silent().object_of_any_case()?;
         let kind = fields.optional("kind").and_then(|kind| kind.text());
@@ -43,7 +43,7 @@ impl TypedDocument<'_> {
 }
 
 impl DocumentForms {
-    /// Returns the definitions in a document: the document itself, or the items if it is a list.
+    /// Returns the definitions in a document: the document itself or, if it is a list, each of its items.
     pub(crate) fn definitions<'a>(&self, root: &Node<'a>) -> Vec<TypedDocument<'a>> {
         let fields = root.silent().object();
         let is_known = |field: &&str| fields.as_ref().is_some_and(|fields| fields.has(field));
@@ -59,7 +59,8 @@ impl DocumentForms {
         let Some(head) = Head::read(root, self) else {
             return Vec::new();
         };
-        // `kubectl get` prints a `List`; the API server names lists after their items, such as `SyncSetList`.
+        // `kubectl get` prints lists of the kind `List`. The API server appends `List` to the kind of the items, as in
+        // `SyncSetList`.
         let kind_of_items = head.kind.strip_suffix("List");
         let of_items = kind_of_items.and_then(|kind| self.recognize(kind, head.version));
         match of_items {
@@ -80,7 +81,7 @@ impl DocumentForms {
         let items = fields.optional("items").and_then(|items| items.list());
         for item in items.unwrap_or_default() {
             definitions.extend(match of_items {
-                // Items may omit their kind if the list names it.
+                // If the kind of the list is that of its items, such as `SyncSetList`, the items need no `kind`.
                 Some((form, kind)) if item.object().is_some_and(|fields| !fields.has("kind")) => {
                     Some(TypedDocument {
                         kind,
@@ -110,7 +111,8 @@ impl DocumentForms {
     }
 }
 
-/// The kind of a file that contains a request. People sometimes pass such a file in place of definitions.
+/// The kind of a file with an admission request. It gets a fix of its own, because people sometimes pass it in place of
+/// definitions.
 const REVIEW: &str = "AdmissionReview";
 const REVIEW_FIX: &str = "it is a request, not a definition: `admittance run CHAINS REQUEST` and `admittance replay \
                           REQUESTS CHAINS` evaluate requests";
@@ -120,7 +122,7 @@ struct Head<'a> {
     kind_node: Node<'a>,
     kind: &'a str,
     version_node: Option<Node<'a>>,
-    /// The version; empty if missing.
+    /// The `apiVersion` of the document; empty if it has none.
     version: &'a str,
 }
 
@@ -158,7 +160,7 @@ impl<'a> Head<'a> {
             let fix = if self.kind == REVIEW {
                 REVIEW_FIX.to_owned()
             } else {
-                // Only kinds in the group of `apiVersion` are suggested.
+                // Suggestions are limited to kinds of the API group in `apiVersion`, if there is one.
                 let group = |version: &str| version.rsplit_once('/').map(|(group, _)| group.to_owned());
                 let is_near =
                     |version: &&str| self.version.is_empty() || group(version) == group(self.version);

@@ -1,7 +1,8 @@
 //! Reads the webhook configurations and the CEL policies of Kubernetes.
 //!
 //! Every document that a Kubernetes API server accepts is accepted here, except for a few in which every call would
-//! fail. The fields `plugin` (instead of `clientConfig`), `timeout` and `mode` are additions.
+//! fail. Unlike in Kubernetes, a webhook can have the fields `plugin` (instead of `clientConfig`), `timeout` and
+//! `mode`.
 
 mod openapi;
 pub(super) mod policy;
@@ -25,7 +26,8 @@ use crate::{
     names,
 };
 
-/// The ignored fields of `metadata`: API servers, their clients and BCS write them in addition to name and namespace.
+/// The fields of `metadata` that are ignored. API servers, their clients and BCS write them in addition to the name and
+/// namespace.
 pub(crate) const KEPT_METADATA: [&str; 12] = [
     "clusterName",
     "creationTimestamp",
@@ -43,7 +45,7 @@ pub(crate) const KEPT_METADATA: [&str; 12] = [
 
 const V1: &str = "admissionregistration.k8s.io/v1";
 const V1_BETA: &str = "admissionregistration.k8s.io/v1beta1";
-/// The versions of policies, which are all read like v1.
+/// The versions of policies. All of them are read in the same way as v1.
 const POLICIES: &[&str] = &[V1, V1_BETA, "admissionregistration.k8s.io/v1alpha1"];
 
 static KINDS: [DocumentKind; 8] = [
@@ -135,7 +137,8 @@ fn read(root: &Node<'_>, phase: Phase, version: Version) -> Option<ChainDefiniti
     let stages: Vec<StageDefinition> = webhooks
         .iter()
         .filter_map(|webhook| webhook::read(webhook, phase, version, &mut seen))
-        // A webhook without rules is never called, but a stage without rules would be called for every request.
+        // Kubernetes never calls a webhook without rules. Here, a stage without rules would be called for every
+        // request, so it is left out.
         .filter(|stage| !stage.spec.rules.is_empty())
         .collect();
     let rules = stages.iter().flat_map(|stage| stage.spec.rules.clone()).collect();
@@ -146,7 +149,8 @@ fn read(root: &Node<'_>, phase: Phase, version: Version) -> Option<ChainDefiniti
     })
 }
 
-/// Reads the name of a resource without a namespace, and its `spec`. `fix` is the advice if the spec is missing.
+/// Reads the name in `metadata`, and the `spec`, of a resource that belongs to no namespace. `fix` is reported if the
+/// spec is missing.
 pub(crate) fn read_head<'a>(root: &Node<'a>, fix: &str) -> Option<(Option<String>, Fields<'a>)> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "status"]);
@@ -158,14 +162,15 @@ pub(crate) fn read_head<'a>(root: &Node<'a>, fix: &str) -> Option<(Option<String
 pub(crate) fn read_name(metadata: &Node<'_>) -> Option<String> {
     let mut fields = metadata.object()?;
     let name = fields.get_required("name", "write its name", readers::parse_with(names::subdomain));
-    // The API server ignores the namespace of a cluster-wide resource.
+    // Like the API server, ignores the namespace, because the resource is cluster-wide.
     fields.ignore(&["namespace"]);
     read_labels(&mut fields);
     fields.ignore(&KEPT_METADATA);
     name
 }
 
-/// Checks labels and annotations, whose values must be strings as for an API server. They have no effect here.
+/// Checks that the values of labels and annotations are strings, as an API server does. Otherwise, labels and
+/// annotations have no effect.
 pub(crate) fn read_labels(metadata: &mut Fields<'_>) {
     for field in ["labels", "annotations"] {
         let pairs = metadata.get_or_default(field, Node::map);
@@ -175,7 +180,7 @@ pub(crate) fn read_labels(metadata: &mut Fields<'_>) {
     }
 }
 
-/// Reads a kind of objects in the cluster, such as `{ apiVersion: v1, kind: ConfigMap }`.
+/// Reads a kind of objects in the cluster, which a policy may read, such as `{ apiVersion: v1, kind: ConfigMap }`.
 pub(crate) fn read_kind(node: &Node<'_>) -> Option<ClusterKind> {
     let mut fields = node.object()?;
     let version = fields.get_required("apiVersion", "write `v1` or `apps/v1`", readers::text);

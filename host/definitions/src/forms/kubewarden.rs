@@ -1,6 +1,7 @@
 //! Reads Kubewarden's policies: `ClusterAdmissionPolicy`, `AdmissionPolicy`, and groups of them.
 //!
-//! A policy becomes a chain with one stage. The chain has the name of Kubewarden's webhook for the policy.
+//! A policy becomes a chain with one stage. The chain gets the name of the webhook that Kubewarden creates for the
+//! policy.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -53,11 +54,11 @@ struct PolicyKind {
     is_group: bool,
 }
 
-/// The default of `timeoutEvalSeconds`, as in Kubewarden's policy server.
+/// The timeout of a policy without `timeoutEvalSeconds`, as in Kubewarden's policy server.
 const EVALUATION_TIMEOUT: Duration = Duration::from_secs(2);
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The scheme of module references that are written without one.
+/// The scheme that is added to a module reference without one.
 const REGISTRY: &str = "registry://";
 
 const MODES: [(&str, Mode); 2] = [("protect", Mode::Enforce), ("monitor", Mode::Audit)];
@@ -82,7 +83,8 @@ fn read(root: &Node<'_>, policy: PolicyKind) -> Option<ChainDefinition> {
         stage.spec.namespace_selector = Some(NamespaceSelector::In(vec![namespace]));
     }
     let rules = stage.spec.rules.clone();
-    // A policy without rules is never called, but a stage without rules would be called for every request.
+    // Kubewarden never calls a policy without rules. Here, a stage without rules would be called for every request, so
+    // it is left out.
     let stages = if rules.is_empty() { Vec::new() } else { vec![stage] };
     Some(ChainDefinition {
         phase,
@@ -92,7 +94,7 @@ fn read(root: &Node<'_>, policy: PolicyKind) -> Option<ChainDefinition> {
     })
 }
 
-/// Reads the name of a policy and, if its kind is namespaced, the namespace.
+/// Reads the name of a policy and, if policies of its kind belong to a namespace, the namespace.
 pub(super) fn read_metadata(metadata: &Node<'_>, is_namespaced: bool) -> Option<(String, Option<String>)> {
     let mut fields = metadata.object()?;
     let read = || readers::parse_with(names::subdomain);
@@ -169,7 +171,7 @@ fn read_spec(
     ))
 }
 
-/// Reads the module, the settings and the grants of a policy or of a group's member.
+/// Reads the module, the settings and the grants of a policy, or of a policy in a group.
 fn read_plugin(fields: &mut Fields<'_>) -> Option<PluginDefinition> {
     let fix = "write where the policy is, `registry://ghcr.io/kubewarden/policies/pod-privileged:v1.0.0`";
     let source = fields.get_required("module", fix, read_module);
@@ -179,7 +181,7 @@ fn read_plugin(fields: &mut Fields<'_>) -> Option<PluginDefinition> {
     let mut plugin = PluginDefinition::new(source?);
     plugin.settings = settings;
     plugin.allow.cluster = cluster;
-    // Kubewarden grants every policy access to all registries.
+    // As in Kubewarden, every policy may read images from all registries.
     plugin.allow.images = vec![ImageGrant::ALL];
     Some(plugin)
 }
@@ -188,7 +190,7 @@ fn read_group(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<Gr
     let parts = group::read_parts(fields, "policies", read_member);
     let message = fields.get_required("message", "write what clients are told", readers::text);
     let parts = parts?;
-    // Kubewarden accepts members that the expression does not use, so they only cause warnings.
+    // The expression need not use every policy of the group, so an unused one causes only a warning.
     warnings.extend(parts.unused.iter().map(|(name, node)| {
         let fix = format!("write `{name}()` in the expression, or remove the policy");
         node.mistake("the expression does not use it", fix)
@@ -196,7 +198,7 @@ fn read_group(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<Gr
     Some(GroupDefinition {
         members: parts.members,
         expression: parts.expression,
-        // kube-apiserver gives a denial without a code the status 400.
+        // If a policy denies a request without a code, kube-apiserver returns 400.
         denial: Denial::new(400, "", message?),
         members_path: "spec.policies",
     })
@@ -228,7 +230,7 @@ pub(super) fn read_seconds(
     seconds.map_or(default, |seconds: u8| Duration::from_secs(seconds.into()))
 }
 
-/// Reads a module reference. Without a scheme, it is an artifact in a registry.
+/// Reads a module reference. A reference without a scheme is that of an artifact in a registry.
 fn read_module(node: &Node<'_>) -> Option<ModuleReference> {
     let text = node.text()?;
     if text.contains("://") {

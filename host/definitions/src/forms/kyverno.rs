@@ -1,7 +1,7 @@
-//! Kyverno's policies in CEL: `ValidatingPolicy`, `MutatingPolicy`, their namespaced kinds, and their exceptions.
+//! Reads Kyverno's policies in CEL: `ValidatingPolicy`, `MutatingPolicy`, their namespaced kinds, and their exceptions.
 //!
-//! A policy becomes a chain with its name. The first stage is the policy itself. A policy for Pods has additional
-//! stages for resources that create Pods, such as Deployments.
+//! A policy becomes a chain of the same name, whose first stage is the policy itself. If the policy is for Pods, there
+//! are additional stages for resources that create Pods, such as Deployments.
 
 mod autogen;
 mod exception;
@@ -13,7 +13,7 @@ use self::{exception::ExceptionDocument, spec::Scope};
 use super::{DocumentForm, DocumentKind, FormContent, FormDocuments, TypedDocument};
 use crate::{Definitions, ImportResult, document::Mistakes};
 
-/// All versions have the same fields.
+/// The supported versions of policies. All versions have the same fields.
 const VERSIONS: &[&str] = &[
     "policies.kyverno.io/v1",
     "policies.kyverno.io/v1beta1",
@@ -69,7 +69,7 @@ impl DocumentForm for Kyverno {
         let is_classic = group == "kyverno.io";
         let is_own = is_classic || group.ends_with(".kyverno.io");
         let mut kinds = KINDS.iter().filter(|known| is_own && known.name == kind);
-        // The kind `PolicyException` exists in two API groups.
+        // `PolicyException` is a kind in two API groups. The classic one, of `kyverno.io`, is the last entry.
         if is_classic {
             kinds.next_back()
         } else {

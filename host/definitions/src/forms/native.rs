@@ -1,4 +1,5 @@
-//! The native form: `AdmissionChain` and `NamespacedAdmissionChain`.
+//! Reads documents in the native form, which is the program's own: `AdmissionChain`, `NamespacedAdmissionChain` and
+//! `AdmissionException`.
 
 use std::{collections::HashMap, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
 
@@ -25,13 +26,13 @@ use crate::{
 pub(crate) mod exception;
 pub(crate) mod write;
 
-/// The range of a stage's timeout. kube-apiserver has the same maximum of 30 s.
+/// The range of a stage's timeout. Its maximum of 30 s is that of kube-apiserver.
 pub(crate) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(30);
 
-/// The field that an API server adds to a resource. It is ignored, so that the output of `kubectl get` can be read.
+/// A field that an API server adds to resources. It is ignored, so that the output of `kubectl get` can be read.
 pub(crate) const STATUS: &str = "status";
 
-/// The ignored fields of `metadata`, which an API server adds.
+/// The fields that an API server adds to `metadata`. They are ignored.
 const SERVER_METADATA: [&str; 9] = [
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -82,7 +83,8 @@ impl DocumentForm for Native {
         defined.exceptions.extend(exceptions.into_iter().cloned());
     }
 
-    /// Keeps labels and annotations that the applied resource lacks, because other tools write them.
+    /// Keeps labels and annotations of the replaced resource that the applied resource lacks, because other tools may
+    /// have written them.
     fn merge(&self, mut applied: Json, replaced: &Json) -> Option<Json> {
         let mut differs = false;
         for field in ["labels", "annotations"] {
@@ -107,7 +109,8 @@ impl DocumentForm for Native {
     }
 }
 
-/// Returns a warning for each scalar in native chains that differs between YAML 1.1 and 1.2. The chains may be invalid.
+/// Returns a warning for each scalar in native chains with different values in YAML 1.1 and YAML 1.2. Chains with
+/// mistakes are included.
 pub fn ambiguities(paths: &[PathBuf]) -> Vec<Mistake> {
     let ignored = &mut Mistakes::new();
     let files = read_readable_files(paths, ignored);
@@ -173,7 +176,8 @@ pub(crate) fn read_name(metadata: &Node<'_>, fix: &str) -> Option<String> {
     name
 }
 
-/// Reads the name of a namespaced chain, `{namespace}/{name}`, and its namespace.
+/// Reads the name and namespace of a chain in a namespace. Returns the full name, `{namespace}/{name}`, and the
+/// namespace.
 fn read_namespaced_name(metadata: &Node<'_>) -> Option<(String, Option<String>)> {
     let mut fields = metadata.object()?;
     let name = fields.get_required("name", "name the chain", readers::parse_with(names::subdomain));
@@ -215,7 +219,8 @@ fn read_stage(
     finish_stage(fields, name, spec, hook)
 }
 
-/// Reads the fields that stages of all systems have, `candidate` and `mode`, and reports unknown fields.
+/// Reads the last fields of a stage, `candidate` and `mode`, which stages of all policy systems may have, and completes
+/// the stage. Fields that were not read are reported as unknown.
 pub(crate) fn finish_stage(
     mut fields: Fields<'_>,
     name: Option<Arc<str>>,
@@ -238,7 +243,7 @@ pub(crate) fn read_timeout(node: &Node<'_>) -> Option<Duration> {
     node.duration(TIMEOUT)
 }
 
-/// Reads the `name` of a stage. `check` validates the name, and `seen` must not contain it.
+/// Reads the `name` of a stage, and validates it with `check`. A name that an earlier stage in `seen` has is a mistake.
 pub(crate) fn read_stage_name(
     fields: &mut Fields<'_>,
     fix: &str,
@@ -281,7 +286,7 @@ fn read_hook(fields: &mut Fields<'_>, phase: Phase) -> Option<HookDefinition> {
         _ => {
             let names: Vec<&str> = hooks.iter().map(|(name, ..)| *name).collect();
             let message = format!("the stage has a {}", names.join(" and a "));
-            // The hooks are read only to report their mistakes.
+            // A stage has one hook, so all of these are wrong. They are read only to report their own mistakes too.
             for (_, read, node) in hooks {
                 read(&node, phase);
             }

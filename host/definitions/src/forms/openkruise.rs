@@ -1,8 +1,8 @@
 //! Reads OpenKruise's SidecarSets, which the stock plugin `sidecar-injector` injects.
 //!
-//! A SidecarSet becomes a chain with one stage for Pods that are created, or without a stage if it is paused. Unlike
-//! OpenKruise, this program does not update existing Pods, and warns of that. A canary SidecarSet is injected instead
-//! of its base.
+//! A SidecarSet becomes a chain with one stage, which is called when Pods are created. If the SidecarSet is paused, the
+//! chain has no stage. Unlike OpenKruise, this program does not update existing Pods, and warns about it. A SidecarSet
+//! can be the canary of another one, its base, and is then injected in its place.
 
 mod canary;
 
@@ -23,7 +23,7 @@ use crate::{
     selectors::{self, Syntax},
 };
 
-/// The fields that are injected. The plugin checks their content.
+/// The fields of a SidecarSet that are injected into Pods. Their content is checked by the plugin.
 const INJECTED: [&str; 5] = [
     "containers",
     "initContainers",
@@ -74,7 +74,7 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     let mut spec = fields.get_required("spec", fix, Node::object)?;
     let mut warnings = Vec::new();
     let selector = read_selector(&mut spec);
-    // Depending on the release, `v1beta1` has the namespaces in `specificNamespace` or directly in the spec.
+    // In some releases, the namespaces in `v1beta1` are in `specificNamespace`, in others directly in the spec.
     let namespaces = match spec.get_optional("specificNamespace", Node::object) {
         Some(mut specific) => read_namespaces(&mut specific),
         None => read_namespaces(&mut spec),
@@ -106,7 +106,7 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     let mut stage = StageDefinition::new(name.as_str(), plugin);
     stage.spec.namespace_selector = namespaces;
     stage.spec.object_selector = selector;
-    // OpenKruise's webhook has this failure policy by default.
+    // By default, OpenKruise's webhook has this failure policy.
     stage.spec.failure_policy = FailurePolicy::Ignore;
     stage.location = root.location();
     let rule = Rule {
@@ -124,12 +124,14 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     Some((chain, canary))
 }
 
-/// Returns the chain's name. It begins like the name of OpenKruise's webhook, because names decide the order of calls.
+/// Returns the name of the chain. Chains are called in the order of their names, so it begins like the name of
+/// OpenKruise's webhook.
 fn chain_name(name: &str) -> String {
     format!("kruise-sidecarset-{name}")
 }
 
-/// Reads the label selector of the Pods. As in OpenKruise, it must not select every Pod.
+/// Reads the label selector for the Pods of a SidecarSet. As in OpenKruise, an empty selector, which would select every
+/// Pod, is a mistake.
 fn read_selector(spec: &mut Fields<'_>) -> LabelSelector {
     let fix = "select the Pods by their labels: `selector: { matchLabels: { app: web } }`";
     let before = spec.node().mistake_count();
@@ -158,7 +160,7 @@ fn read_namespaces(spec: &mut Fields<'_>) -> Option<NamespaceSelector> {
     }
 }
 
-/// Reads `injectionStrategy`, and returns whether the injection is paused.
+/// Reads `injectionStrategy`. Returns whether the injection is paused; a fixed revision only causes a warning.
 fn read_strategy(node: &Node<'_>, warnings: &mut Vec<Mistake>) -> Option<bool> {
     let mut fields = node.object()?;
     let is_paused = fields.get("paused", false, Node::boolean);
@@ -169,7 +171,8 @@ fn read_strategy(node: &Node<'_>, warnings: &mut Vec<Mistake>) -> Option<bool> {
     Some(is_paused)
 }
 
-/// Returns whether OpenKruise would update existing Pods; if so, warns that this program does not.
+/// Returns whether OpenKruise would update existing Pods after a change of this SidecarSet. If so, warns that this
+/// program does not.
 fn warn_of_updates(spec: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool {
     let message = "containers are injected when a Pod is created; Pods that exist are not updated";
     let fix = "write `updateStrategy: { type: NotUpdate }`, and restart workloads after a change";
@@ -189,7 +192,7 @@ fn warn_of_updates(spec: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool {
     true
 }
 
-/// Warns about a container that OpenKruise would inject twice, to upgrade it without interruption.
+/// Warns if OpenKruise would inject the container twice in order to upgrade it without interruption.
 fn warn_of_upgrades(container: &Node<'_>, warnings: &mut Vec<Mistake>) {
     let strategy = field(container, "upgradeStrategy");
     if let Some(kind) = strategy.and_then(|strategy| field(&strategy, "upgradeType"))
@@ -200,7 +203,7 @@ fn warn_of_upgrades(container: &Node<'_>, warnings: &mut Vec<Mistake>) {
     }
 }
 
-/// Returns a field of an object. Unknown fields are not reported here, because the plugin checks them.
+/// Returns a field of an object. The remaining fields are not reported as unknown here, because the plugin checks them.
 fn field<'a>(node: &Node<'a>, name: &str) -> Option<Node<'a>> {
     let mut children = node.children().into_iter();
     children.find(|(key, _)| *key == Some(name)).map(|(_, node)| node)

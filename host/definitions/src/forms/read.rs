@@ -1,4 +1,4 @@
-//! The result of reading a document: its content, the names that it uses, and its mistakes.
+//! The result of reading a document: its content, the names that it takes, and its mistakes.
 
 use std::{any::Any, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{
     document::{Mistakes, ValueLocation},
 };
 
-/// The content of a document after its system has read it.
+/// The content of a document after its policy system has read it.
 #[derive(Default, derive_more::Debug)]
 #[debug("FormContent {{ names: {names:?}, chain: {chain:?}, .. }}")]
 pub struct FormContent {
@@ -19,20 +19,20 @@ pub struct FormContent {
     part: Option<Box<dyn Any + Send + Sync>>,
 }
 
-/// A name that must be unique among definitions.
+/// A name that a definition takes, so that no other definition may have it.
 #[derive(Debug)]
 pub(crate) struct TakenName {
-    /// The kind of thing that has the name, such as `chain` or `binding`.
+    /// What the name is the name of, such as `chain` or `binding`.
     pub(crate) of: &'static str,
     pub(crate) phase: Phase,
     pub(crate) name: String,
-    /// Whether definitions may share the name with each other.
+    /// Whether several definitions may take the name, if each of them shares it.
     pub(crate) is_shared: bool,
 }
 
 impl FormContent {
     /// Creates the content of a document that is a complete chain. Its name must be unique in its phase. The chain is
-    /// used as it is, unless the system's [`define`](DocumentForm::define) changes it.
+    /// used unchanged, unless the policy system overrides [`define`](DocumentForm::define).
     pub fn of_chain(chain: ChainDefinition) -> Self {
         let content = Self::default().taking("chain", chain.phase, &*chain.name, false);
         Self {
@@ -41,8 +41,9 @@ impl FormContent {
         }
     }
 
-    /// Creates the content of a document that forms chains together with others of its system. `of` tells what the
-    /// document is, such as `binding`; its name must be unique in this phase among documents with the same `of`.
+    /// Creates the content of a document that defines a chain only together with other documents of its policy system.
+    /// `of` tells what the document is, such as `binding`. Among all documents with the same `of` and phase, its name
+    /// must be unique.
     pub fn of_part(
         of: &'static str,
         phase: Phase,
@@ -52,7 +53,8 @@ impl FormContent {
         Self::default().taking(of, phase, name, false).with_part(part)
     }
 
-    /// Adds a name that several definitions may have, if each of them adds it with this method.
+    /// Adds a name to the names that the definition takes. Other definitions may take the same name, if they add it
+    /// with this method too.
     #[must_use]
     pub fn sharing_name(self, of: &'static str, phase: Phase, name: impl Into<String>) -> Self {
         self.taking(of, phase, name, true)
@@ -68,7 +70,7 @@ impl FormContent {
         self
     }
 
-    /// Adds a value of any type, which the system can get from [`ReadDefinition::part`].
+    /// Adds a value of any type to the content. The policy system can get it from [`ReadDefinition::part`] later.
     #[must_use]
     pub fn with_part(self, part: impl Any + Send + Sync) -> Self {
         Self {
@@ -78,14 +80,16 @@ impl FormContent {
     }
 }
 
-/// A definition that was read on its own. It is immutable, and all sets that contain it share it.
+/// A definition that was read without regard to other definitions. It is immutable, so all sets that contain the
+/// definition share it.
 #[derive(Debug)]
 pub struct ReadDefinition {
     pub(crate) form: Arc<dyn DocumentForm>,
     pub(crate) kind: &'static DocumentKind,
-    /// The location of the definition, and its path in the document. Only an item of a list has a path.
+    /// The location of the definition, and its path in the document. The path is empty unless the definition is an item
+    /// of a list.
     root: ValueLocation,
-    /// The content; `None` if the definition is incomplete.
+    /// The content of the definition; `None` if essential parts are missing or wrong.
     content: Option<FormContent>,
     pub(crate) mistakes: Mistakes,
 }
@@ -96,12 +100,14 @@ impl ReadDefinition {
         &self.root.location
     }
 
-    /// Returns the chain, if the definition is a complete one.
+    /// Returns the chain that the definition defines; `None` if it is incomplete, or defines a chain only together with
+    /// other definitions.
     pub fn chain(&self) -> Option<&ChainDefinition> {
         self.content.as_ref()?.chain.as_ref()
     }
 
-    /// Returns the value of type `T` that the system has added; `None` if it has added none.
+    /// Returns the value of type `T` that the policy system has added to the definition; `None` if it has added no such
+    /// value.
     pub fn part<T: Any>(&self) -> Option<&T> {
         self.content.as_ref()?.part.as_ref()?.downcast_ref()
     }
@@ -115,7 +121,7 @@ impl ReadDefinition {
         self.content.as_ref().map_or(&[], |content| &content.names)
     }
 
-    /// Returns the path of the definition's name in the document.
+    /// Returns the path, in its document, of the field with the definition's name.
     pub(crate) fn name_path(&self) -> String {
         match &*self.root.path {
             "" => "metadata.name".to_owned(),
@@ -124,23 +130,24 @@ impl ReadDefinition {
     }
 }
 
-/// The definitions from which a system creates chains. They do not conflict with each other.
+/// All definitions from which a policy system creates its chains. Definitions with mistakes or conflicts have been left
+/// out.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct FormDocuments<'a> {
-    /// The system's own definitions.
+    /// The definitions of this policy system, in the order in which they were read.
     pub own: &'a [Arc<ReadDefinition>],
-    /// The [supporting](DocumentKind::is_supporting) definitions of all systems.
+    /// The [supporting](DocumentKind::is_supporting) definitions of all policy systems.
     pub supporting: &'a [Arc<ReadDefinition>],
 }
 
 impl<'a> FormDocuments<'a> {
-    /// Returns the chains of documents that are complete chains.
+    /// Returns the chains of those documents of this policy system that are complete chains by themselves.
     pub fn chains(self) -> impl Iterator<Item = ChainDefinition> + 'a {
         self.own.iter().filter_map(|document| document.chain()).cloned()
     }
 
-    /// Returns the values of type `T` in the system's definitions.
+    /// Returns the values of type `T` that were added to the definitions of this policy system.
     pub fn parts<T: Any>(self) -> Vec<&'a T> {
         parts(self.own)
     }

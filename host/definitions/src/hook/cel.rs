@@ -1,4 +1,5 @@
-//! The hook that evaluates CEL expressions, in native stages and in policies of other systems.
+//! The hook that evaluates CEL expressions: those of native stages, and of policies of Kubernetes, Kyverno and
+//! Gatekeeper.
 
 mod read;
 
@@ -18,14 +19,14 @@ use crate::forms::{kubernetes::typing::WrittenExpression, native::write::put};
 pub struct CelDefinition {
     /// The compiled expressions.
     pub policy: Arc<Policy>,
-    /// The actions and the parameters of the expressions.
+    /// What happens on a violation, and with which parameters the expressions are evaluated.
     pub binding: Binding,
-    /// The texts and locations of a native stage's expressions.
+    /// The texts of the expressions and their locations in the document. The list is empty unless the stage is native.
     pub(crate) written: Arc<[WrittenExpression]>,
 }
 
 impl CelDefinition {
-    /// Returns the same expressions with `Deny` as the only action.
+    /// Returns a copy of the definition in which `Deny` is the only action on a violation.
     #[must_use]
     pub fn denying(&self) -> Self {
         let mut denying = self.clone();
@@ -33,7 +34,7 @@ impl CelDefinition {
         denying
     }
 
-    /// Creates the hook. Its expressions may check permissions, and read parameters from the cluster.
+    /// Creates the hook. Its expressions check permissions with `authorizer`, and read parameters from `cluster`.
     pub fn hook(
         &self,
         authorizer: Arc<dyn Authorizer>,
@@ -158,7 +159,7 @@ impl HookKind for CelDefinition {
         let hook = Arc::new(hook.with_http(http.cloned()));
         Ok(PreparedHook {
             identity: self.policy.identity(),
-            // Expressions may read the namespace, which may be unknown.
+            // An expression may read the namespace of the request, which may be unknown.
             failures: &[FailureKind::NamespaceUnknown],
             ..PreparedHook::new(hook, status)
         })

@@ -1,4 +1,4 @@
-//! Reads the address of a webhook, and the CAs that are trusted for it.
+//! Reads the address of a webhook, and the CAs with which its certificate is verified.
 
 use admittance_admission::{Protocol, ServiceNaming, WebhookTarget};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -15,13 +15,14 @@ use crate::{
 
 const ENCODE: &str = "write the base64 of a PEM file, `base64 -w0 ca.pem`";
 
-/// Reads a URL by the rules of kube-apiserver for `AdmissionReview`, or of the BCS driver for `BcsResource`.
+/// Reads the URL of a webhook. The rules are those of kube-apiserver for the protocol `AdmissionReview`, and those of
+/// the BCS driver for `BcsResource`.
 pub(crate) fn url(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget> {
     let text = node.text()?;
     let of_bcs = *protocol == Protocol::BcsResource;
     let mut url = match Url::parse(text) {
         Ok(url) => url,
-        // The message does not quote the URL, which may contain a password.
+        // The URL is not quoted in the message, because it may contain a password.
         Err(error) => {
             let message = format!("this is not a valid URL: {error}");
             return node.reject(message, "write https://host/path");
@@ -47,7 +48,7 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget>
     if authority.contains('@') {
         node.wrong("user and password are not allowed in the URL", "remove them");
     }
-    // Kubernetes ignores an empty fragment or query.
+    // An empty query or fragment is dropped, because Kubernetes ignores it.
     if !of_bcs {
         if url.fragment() == Some("") {
             url.set_fragment(None);
@@ -65,8 +66,8 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget>
     (node.mistake_count() == before).then_some(WebhookTarget::Url(url))
 }
 
-/// Returns the text between `//` and the path of a URL. Like browsers, the parser accepts `https:///path`, in which
-/// Kubernetes finds no host.
+/// Returns the part of a URL between `//` and the path. It shows a missing host: like browsers, the parser accepts
+/// `https:///path` and takes `path` as the host, but Kubernetes finds no host in it.
 fn authority(text: &str) -> &str {
     text.split_once(':')
         .and_then(|(_, rest)| rest.strip_prefix("//"))
@@ -78,7 +79,7 @@ pub(crate) fn service_object(node: &Node<'_>, protocol: &Protocol) -> Option<Web
     service(&mut node.object()?, protocol)
 }
 
-/// Reads a service from `namespace`, `name`, `path` and `port`.
+/// Reads the address of a service from the fields `namespace`, `name`, `path` and `port`.
 pub(crate) fn service(fields: &mut Fields<'_>, protocol: &Protocol) -> Option<WebhookTarget> {
     let of_bcs = *protocol == Protocol::BcsResource;
     let namespace = fields.get_required("namespace", "name the service's namespace", host_part);
@@ -96,7 +97,7 @@ pub(crate) fn service(fields: &mut Fields<'_>, protocol: &Protocol) -> Option<We
     };
     let port = match fields.optional("port") {
         None => Some(WebhookTarget::DEFAULT_PORT),
-        // The BCS driver returns a missing port as 0, which means 443.
+        // If no port was set, the BCS driver returns 0. The default port is 443.
         Some(port) if of_bcs => match port.integer(0..=u16::MAX) {
             Some(0) => Some(WebhookTarget::DEFAULT_PORT),
             port => port,
@@ -116,7 +117,8 @@ pub(crate) fn service(fields: &mut Fields<'_>, protocol: &Protocol) -> Option<We
     })
 }
 
-/// Reads the CAs in a bundle. As in Kubernetes, an empty bundle counts as missing.
+/// Reads the CA certificates in a bundle, which is the base64 of PEM. As in Kubernetes, an empty bundle counts as
+/// missing.
 pub(crate) fn ca_bundle(node: &Node<'_>) -> Option<Vec<CertificateDer<'static>>> {
     let text = node.string()?;
     if text.is_empty() {
@@ -128,7 +130,7 @@ pub(crate) fn ca_bundle(node: &Node<'_>) -> Option<Vec<CertificateDer<'static>>>
     }
 }
 
-/// Reports a service without CAs.
+/// Reports that a service has no `caBundle`, or an empty one.
 pub(crate) fn require_ca_bundle(fields: &mut Fields<'_>) {
     let fix = format!("a service is trusted by its CA: {ENCODE}");
     if let Some(node) = fields.required("caBundle", &fix) {
@@ -143,7 +145,7 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
             "write its base64, `base64 -w0 ca.pem`",
         ));
     }
-    // Block scalars contain line breaks, which Go's decoder ignores too.
+    // A block scalar contains line breaks. They are removed, because Go's decoder ignores them as well.
     let compact: String = text.split_ascii_whitespace().collect();
     let pem = BASE64_STANDARD
         .decode(compact)
@@ -158,7 +160,8 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
             };
             (format!("certificate {number} in it {what}"), ENCODE)
         })?;
-        // The TLS client would report the certificate too, but without its number in the bundle.
+        // An invalid certificate is reported here, because the TLS client would not say which certificate of the bundle
+        // is invalid.
         webpki::anchor_from_trusted_cert(&certificate).map_err(|_| {
             let message = format!("certificate {number} in it is not a valid X.509 certificate");
             (message, ENCODE)
@@ -171,10 +174,10 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
     Ok(certificates)
 }
 
-/// Reads one or more labels of a host name.
+/// Reads a part of a host name: one or more labels, separated by dots.
 fn host_part(node: &Node<'_>) -> Option<String> {
     let text = node.text()?;
-    // Without the suffix, digits would be parsed as an IP address.
+    // The suffix `.svc` prevents that a name of digits is parsed as an IP address.
     let host = format!("{text}.svc");
     if matches!(ServerName::try_from(host), Ok(ServerName::DnsName(_))) {
         return Some(text.to_owned());
@@ -183,7 +186,7 @@ fn host_part(node: &Node<'_>) -> Option<String> {
     node.reject(message, "use letters, digits and `-`")
 }
 
-/// Checks a path by kube-apiserver's rules: segments are DNS-1123 subdomains, and a trailing `/` is allowed.
+/// Checks a path by kube-apiserver's rules: each segment is a DNS-1123 subdomain, and the path may end in `/`.
 fn kubernetes_path(path: &str) -> Result<(), String> {
     let rest = path
         .strip_prefix('/')
@@ -204,7 +207,7 @@ fn kubernetes_path(path: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks a path for the BCS driver, which appends it to the port without escaping. It may contain a query.
+/// Checks a path for the BCS driver, which appends it to the port without escaping. A query in it is allowed.
 fn bcs_path(path: &str) -> Result<(), String> {
     if !path.starts_with('/') {
         return Err(format!(

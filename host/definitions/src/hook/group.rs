@@ -1,4 +1,5 @@
-//! The hook that combines verdicts of plugins by an expression: native `group`, and Kubewarden's policy groups.
+//! The hook that combines the verdicts of several plugins by an expression: `group` of native stages, and Kubewarden's
+//! policy groups.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,17 +17,18 @@ use crate::{
     names,
 };
 
-/// A hook of several plugins with one common verdict.
+/// A hook that calls several plugins and returns one verdict.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct GroupDefinition {
-    /// The plugins. Their names are unique.
+    /// The plugins of the group. Each has its own name.
     pub members: Vec<MemberDefinition>,
-    /// The condition for allowing a request. It uses every member, unless the document is Kubewarden's.
+    /// The condition under which the group allows a request. It uses every plugin of the group; in a document of
+    /// Kubewarden, it may use only some.
     pub expression: GroupExpression,
-    /// The denial of the group, without the causes.
+    /// The denial that the group returns. When it denies a request, the causes are added.
     pub denial: Denial,
-    /// The path of the members in the document. The causes of a denial contain it.
+    /// The path of the group's plugins in the document. It is shown in the causes of a denial.
     pub members_path: &'static str,
 }
 
@@ -42,7 +44,7 @@ impl HookKind for GroupDefinition {
         self.members.iter_mut().map(|member| &mut member.plugin).collect()
     }
 
-    // Locations of members are not compared, because they change with every line above them.
+    // The locations of plugins are not compared, because they change when lines above them are added or removed.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         let Some(now) = now.get::<Self>() else {
             return true;
@@ -54,7 +56,7 @@ impl HookKind for GroupDefinition {
         self.expression != now.expression || self.members.iter().any(is_weaker)
     }
 
-    // A Kubewarden group is not converted to the native form.
+    // Only Kubewarden's groups are imported, and they are kept as they are.
     fn to_native(&self) -> Option<(&'static str, Json)> {
         None
     }
@@ -83,27 +85,28 @@ impl HookKind for GroupDefinition {
     }
 }
 
-/// A plugin in a group.
+/// A plugin that is a member of a group.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MemberDefinition {
-    /// The name in the expression, which is a CEL identifier.
+    /// The name by which the group's expression calls the plugin. It is a CEL identifier.
     pub name: Arc<str>,
     /// The definition of the plugin.
     pub plugin: PluginDefinition,
-    /// The timeout of one call, within the stage's timeout; `None` for the stage's timeout.
+    /// The timeout of one call of this plugin, if it is shorter than the stage's timeout; `None` for the stage's
+    /// timeout.
     pub timeout: Option<Duration>,
-    /// The location of the member in its document.
+    /// The location of the plugin's entry in the document of the group.
     pub location: Location,
 }
 
 const PLUGINS: &str = "plugins";
 
-/// The parts of a group that native stages and Kubewarden have in common.
+/// The fields that native groups and Kubewarden's policy groups have in common.
 pub(crate) struct GroupParts<'a> {
     pub(crate) members: Vec<MemberDefinition>,
     pub(crate) expression: GroupExpression,
-    /// The members that the expression does not use.
+    /// The names and nodes of the members that the group's expression does not use.
     pub(crate) unused: Vec<(&'a str, Node<'a>)>,
 }
 
@@ -135,7 +138,7 @@ fn read_member(name: &str, node: &Node<'_>) -> Option<MemberDefinition> {
     })
 }
 
-/// Reads the members in `members_path`, each with `read`, and the `expression`.
+/// Reads the members of a group in the field `members_path`, each with `read`, and the group's `expression`.
 pub(crate) fn read_parts<'a>(
     fields: &mut Fields<'a>,
     members_path: &'static str,
@@ -154,7 +157,7 @@ pub(crate) fn read_parts<'a>(
         .iter()
         .map(|(name, node)| {
             let name = node.accept(names::identifier(name));
-            // A member with an invalid name is read anyway, to report all its mistakes.
+            // Even if the name is invalid, the member is read, so that all its mistakes are reported.
             let member = read(name.as_deref().unwrap_or_default(), node);
             name.and(member)
         })

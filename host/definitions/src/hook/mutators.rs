@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use super::{HookContext, HookError, HookKind, HookStatus, PreparedHook};
 
-/// Gatekeeper's mutators, in the order of application.
+/// Gatekeeper's mutators, in the order in which they are applied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MutatorsDefinition(pub Arc<[Mutator]>);
 
@@ -31,7 +31,7 @@ impl HookKind for MutatorsDefinition {
         let status = HookStatus::new("mutators", identity.clone()).with("mutators", names);
         Ok(PreparedHook {
             identity,
-            // A selector may read the labels of a namespace, which may be unknown.
+            // A mutator may select namespaces by their labels, and the namespace of a request may be unknown.
             failures: &[FailureKind::NamespaceUnknown],
             ..PreparedHook::new(Arc::new(hook), status)
         })

@@ -1,4 +1,4 @@
-//! The hook that calls a plugin, and candidates that are compared with it.
+//! The hook that calls a plugin, and the candidates that are compared with a stage's plugin.
 
 mod allow;
 mod location;
@@ -21,37 +21,38 @@ pub use self::{
     location::{module_location, setting_location},
 };
 
-/// The role of a plugin in its stage.
+/// The role that a plugin has in its stage.
 #[derive(Clone, Copy, Debug)]
 pub enum PluginRole<'a> {
     /// The plugin that the stage calls.
     Plugin,
-    /// The plugin that is compared with the stage's plugin.
+    /// The candidate, which is compared with the plugin that the stage calls.
     Candidate,
-    /// A member of a group.
+    /// A member of the group that the stage calls.
     Member(&'a MemberDefinition),
 }
 
-/// A plugin in its stage: its name, location, timeout and role.
+/// A plugin as a part of its stage: its name, location, timeout and role.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PluginPart<'a> {
-    /// The name in logs and the history: the stage's name; for a group's member, stage and member: `images/signed`.
+    /// The plugin's name in logs and in the history. It is the name of the stage; for a group's member,
+    /// `{stage}/{member}`.
     pub name: Arc<str>,
-    /// The path of the plugin's field relative to the stage, such as `.plugin` or `.group.plugins.signed`.
+    /// The path from the stage to the field that defines the plugin, such as `.plugin` or `.group.plugins.signed`.
     pub path: String,
-    /// The location of the stage, or of the member of a group.
+    /// The location of the plugin's stage; for a member of a group, of the member.
     pub location: &'a Location,
-    /// The timeout of a call.
+    /// The timeout of each call of the plugin.
     pub timeout: Duration,
     /// Whether the plugin is the candidate of its stage.
     pub is_candidate: bool,
-    /// Whether the plugin is a member of a group.
+    /// Whether the plugin is a member of a group of plugins.
     pub is_member: bool,
 }
 
 impl<'a> PluginRole<'a> {
-    /// Describes a plugin with this role in its stage.
+    /// Describes the plugin with this role in `stage`.
     pub(crate) fn part(self, stage: &'a StageDefinition, plugin: &PluginDefinition) -> PluginPart<'a> {
         let of_stage = |path: &str| PluginPart {
             name: stage.spec.name.clone(),
@@ -62,7 +63,7 @@ impl<'a> PluginRole<'a> {
             is_member: false,
         };
         match self {
-            // A stage with a Rego policy has no field `plugin`.
+            // A Rego policy is run by the plugin `rego`, but its stage has the field `rego` instead of `plugin`.
             Self::Plugin if plugin.source.stock_name().is_some_and(|name| name == "rego") => {
                 of_stage(".rego")
             }
@@ -84,36 +85,37 @@ impl<'a> PluginRole<'a> {
     }
 }
 
-/// A plugin, its settings and its grants.
+/// A plugin: the reference to its module, its settings and its grants.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PluginDefinition {
-    /// The reference to the module. Relative paths in a document start in the directory of its file.
+    /// The reference to the plugin's module. In a document, a relative path starts in the directory of the document's
+    /// file.
     pub source: ModuleReference,
-    /// The required sha256 digest of the module; `None` if any module is accepted.
+    /// The sha256 digest that the plugin's module must have; `None` if every module is accepted.
     pub digest: Option<Digest>,
-    /// The settings, a JSON object. Default: empty.
+    /// The settings that the plugin gets, a JSON object. Default: empty.
     pub settings: Json,
-    /// The grants. Default: none.
+    /// The capabilities that are granted to the plugin. Default: none.
     pub allow: Grants,
-    /// The memory limit in bytes, 1 MiB to 4 GiB; `None` for the sandbox's default.
+    /// The memory limit of the plugin in bytes, 1 MiB to 4 GiB; `None` for the sandbox's default.
     pub memory: Option<usize>,
-    /// The interval at which `source` is resolved again, 10 s to 7 days; `None` for never. Only an `https:` or `oci:`
-    /// source without a digest can resolve to another module.
+    /// How often `source` is resolved again, every 10 s to 7 days; `None` for never. Only an `https:` or `oci:` source
+    /// without a digest can resolve to a different module later.
     pub refresh: Option<Duration>,
-    /// The files that contain parts of the settings. If such a file changes, so do the settings.
+    /// The files from which parts of the settings were read. If one of these files changes, the settings change.
     pub read_from: Vec<PathBuf>,
 }
 
 impl PluginDefinition {
-    /// The failures that only plugins can have.
+    /// The failures that a plugin can have, but no other hook.
     pub const FAILURES: &'static [FailureKind] = &[
         FailureKind::Trap,
         FailureKind::Memory,
         FailureKind::CapabilityDenied,
     ];
 
-    /// Creates a plugin without settings and grants.
+    /// Creates a plugin with this module, without settings and grants.
     pub fn new(source: ModuleReference) -> Self {
         Self {
             source,
@@ -127,21 +129,22 @@ impl PluginDefinition {
     }
 }
 
-/// A plugin to compare with a stage's plugin. Both are called, but the candidate decides only requests in its rollout.
+/// A plugin that is compared with a stage's plugin. Both are called, but the stage's plugin decides requests, except
+/// for those in the rollout of the candidate.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CandidateDefinition {
-    /// The candidate's plugin. If the document omits its settings, grants or memory limit, they are the same as for the
-    /// stage's plugin. Other fields are not inherited.
+    /// The candidate's plugin. If the document omits its settings, grants or memory limit, they are inherited from the
+    /// stage's plugin. All other fields are not inherited.
     pub plugin: PluginDefinition,
-    /// The share of the stage's calls in which the candidate is also called. Default: all.
+    /// For which share of the stage's calls the candidate is called in addition to the plugin. Default: all.
     pub share: Share,
-    /// The rollout, in which the candidate decides requests. Default: none.
+    /// The rollout, in which the candidate decides a growing share of the requests. Default: no rollout.
     pub rollout: Option<RolloutDefinition>,
 }
 
 impl CandidateDefinition {
-    /// Creates a candidate that is called in every call of the stage.
+    /// Creates a candidate without a rollout, which is called in every call of the stage.
     pub fn new(plugin: PluginDefinition) -> Self {
         Self {
             plugin,
@@ -211,7 +214,7 @@ impl CandidateDefinition {
     }
 }
 
-/// Returns whether `now` may be the result of truncating the settings `before`.
+/// Returns whether truncating the settings `before` could have resulted in `now`.
 pub(super) fn is_cut(before: &Json, now: &Json) -> bool {
     match (before, now) {
         (before, Json::Null) => !before.is_null(),

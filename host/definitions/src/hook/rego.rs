@@ -1,4 +1,4 @@
-//! Reads `rego` of a native stage, and converts the Rego policy to settings of the stock plugin `rego`.
+//! Reads the field `rego` of a native stage. The Rego policy in it becomes a setting of the stock plugin `rego`.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ pub(crate) fn read(node: &Node<'_>) -> Option<PluginDefinition> {
         plugin.allow = read_allow(&allow);
     }
     let (text, entrypoint) = (text?, entrypoint?);
-    // If the policy reads `data.inventory`, the inventory contains the granted kinds.
+    // A policy that reads `data.inventory` finds in it the objects of the kinds that are granted to it.
     if text.contains("inventory") && !plugin.allow.cluster.is_empty() {
         let kinds = plugin
             .allow
@@ -78,7 +78,8 @@ fn read_file(node: &Node<'_>, read_from: &mut Vec<PathBuf>) -> Option<String> {
     .ok()
 }
 
-/// Finds the object with the settings of a Rego policy: a stage's `rego`, or the target of a Gatekeeper template.
+/// Finds the object that contains the Rego policy of a stage: the field `rego` of a native stage, or the target in a
+/// Gatekeeper template.
 pub(crate) fn settings<'a>(stage: &Node<'a>) -> Option<Node<'a>> {
     let of_template = || {
         let target = stage.child("spec")?.child("targets")?.child("0")?;

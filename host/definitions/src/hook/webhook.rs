@@ -1,4 +1,4 @@
-//! The hook that calls a remote webhook.
+//! The hook that sends requests to a webhook on a server.
 
 use admittance_admission::{FailureKind, Protocol, ReviewVersion, WebhookTarget};
 use admittance_net::tls::{SHORTEST_RSA_KEY, rsa_bits};
@@ -13,16 +13,17 @@ use crate::{
     forms::native::write::put,
 };
 
-/// A remote webhook.
+/// A webhook on a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WebhookDefinition {
-    /// The format of requests and responses.
+    /// The format of the webhook's requests and responses.
     pub protocol: Protocol,
-    /// The address of the webhook.
+    /// The address of the webhook: a URL or a service.
     pub target: WebhookTarget,
-    /// The CAs that are trusted for the server's certificate; `None` for the CAs of the operating system. A service in
-    /// a native chain or with [`ServiceNaming::Bcs`](admittance_admission::ServiceNaming::Bcs) must have at least one.
+    /// The CAs with which the certificate of the webhook's server is verified; `None` for the CAs of the operating
+    /// system. A service in a native chain, or with [`ServiceNaming::Bcs`](admittance_admission::ServiceNaming::Bcs),
+    /// must have at least one.
     pub ca_bundle: Option<Vec<CertificateDer<'static>>>,
 }
 
@@ -56,7 +57,7 @@ impl HookKind for WebhookDefinition {
         (1..).zip(authorities).filter_map(warn).collect()
     }
 
-    // Truncating a file cannot change a URL, but it can remove fields of a service.
+    // A changed URL does not count, because truncating a file cannot change it. A service can lose fields in this way.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         let is_url = |webhook: &Self| matches!(webhook.target, WebhookTarget::Url(_));
         now.get::<Self>().is_none_or(|now| {
@@ -110,7 +111,7 @@ impl HookKind for WebhookDefinition {
 pub(crate) fn read(node: &Node<'_>) -> Option<WebhookDefinition> {
     let mut fields = node.object()?;
     let protocol = read_protocol(&mut fields);
-    // Without a protocol, the address must be valid for both protocols.
+    // If the protocol is missing or wrong, the address is checked by the rules of BCS, which are less strict.
     let rules = protocol.clone().unwrap_or(Protocol::BcsResource);
     let before = fields.node().mistake_count();
     let ca_bundle = fields.get_optional("caBundle", client::ca_bundle);
@@ -133,7 +134,7 @@ pub(crate) fn read(node: &Node<'_>) -> Option<WebhookDefinition> {
     })
 }
 
-/// The values of `protocol`, and whether the protocol has versions.
+/// The values of `protocol`, each with whether the webhook may have `versions`.
 const HAS_VERSIONS: [(&str, bool); 2] = [("AdmissionReview", true), ("BcsResource", false)];
 
 fn read_protocol(fields: &mut Fields<'_>) -> Option<Protocol> {

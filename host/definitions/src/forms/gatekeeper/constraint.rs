@@ -1,4 +1,4 @@
-//! Reads constraints, whose kinds are defined by templates.
+//! Reads Gatekeeper's constraints. The kind of a constraint is defined by a ConstraintTemplate.
 
 use admittance_admission::suggestion_or;
 use admittance_conditions::Action;
@@ -20,7 +20,7 @@ pub(super) enum Enforcement {
     Deny,
     Warn,
     Dryrun,
-    /// `scopedEnforcementActions` lists the actions.
+    /// The actions are listed in `scopedEnforcementActions`, with the places where each applies.
     Scoped,
 }
 
@@ -42,7 +42,7 @@ const POINTS: [(&str, Point); 5] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Point {
     Admission,
-    /// The policy that Gatekeeper generates from a CEL template, and that Kubernetes enforces at admission.
+    /// The Kubernetes policy that Gatekeeper generates from a CEL template. Kubernetes enforces it at admission.
     KubernetesPolicy,
     Other,
 }
@@ -103,9 +103,10 @@ impl ConstraintDocument {
         self.parameters = spec.optional("parameters").map(|node| LocatedValue::new(&node));
     }
 
-    /// Returns the actions on a violation: an empty list for a dry run, and `None` if the constraint is not enforced at
-    /// admission. The actions are for the objects that `path` generates or, without a path, for the objects of
-    /// requests.
+    /// Returns the constraint's actions on a violation. The list is empty for a dry run; `None` means that the
+    /// constraint is not enforced at admission.
+    ///
+    /// With a `path`, the actions are for the objects that it generates, otherwise for the objects in requests.
     pub(super) fn actions(&self, is_cel: bool, path: Option<&ExpansionPath<'_>>) -> Option<Vec<Action>> {
         let is_here = |point: &Point| match point {
             Point::Admission => true,
@@ -140,7 +141,8 @@ impl ConstraintDocument {
         Some(found.iter().filter_map(action).collect())
     }
 
-    /// Warns if the constraint is only for generated objects. The caller ensures that there is no expansion template.
+    /// Warns if the constraint applies only to generated objects. The caller ensures that no expansion template
+    /// generates objects.
     pub(super) fn unexpanded_warning(&self) -> Option<Mistake> {
         (self.matching.source == Source::Generated).then(|| {
             let message = "it is for generated objects, and there is no ExpansionTemplate";

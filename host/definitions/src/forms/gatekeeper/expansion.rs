@@ -24,11 +24,12 @@ pub(super) struct ExpansionDocument {
     pub(super) source: Location,
     apply_to: Vec<ApplyTo>,
     generation: Generation,
-    /// The action on violations by generated objects; `None` keeps the constraint's action.
+    /// The action if a generated object violates a constraint; `None` for the action of the constraint itself.
     enforcement: Option<Enforcement>,
 }
 
-/// A sequence of expansion templates, each of which applies to the object that the previous one generates.
+/// A sequence of expansion templates: the first applies to the object of a request, and each further one to the object
+/// that its predecessor generates.
 #[derive(Clone)]
 pub(super) struct ExpansionPath<'a> {
     first: &'a ExpansionDocument,
@@ -80,8 +81,8 @@ impl ExpansionDocument {
         self.apply_to.iter().any(|entry| entry.is_for(kind))
     }
 
-    /// Reports a cycle, in which a kind generates itself through several templates. Gatekeeper ignores all templates of
-    /// a cycle.
+    /// Reports a cycle: expansion templates through which a kind of objects generates itself. Gatekeeper ignores all
+    /// templates of a cycle.
     pub(super) fn check_cycles(
         &self,
         others: &[&Self],
@@ -151,7 +152,8 @@ impl<'a> ExpansionPath<'a> {
         &self.last().generation.kind
     }
 
-    /// Returns the last template's action on violations by generated objects, if it replaces the constraint's.
+    /// Returns the action if an object that the last template generates violates a constraint; `None` for the action of
+    /// the constraint itself.
     pub(super) fn enforcement(&self) -> Option<Enforcement> {
         self.last().enforcement
     }

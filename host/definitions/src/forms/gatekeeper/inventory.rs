@@ -1,13 +1,13 @@
-//! Finds the kinds of the cluster that a Rego policy reads.
+//! Finds out which kinds of objects in the cluster a Rego policy reads.
 
-/// Returns the kinds in all references to `data.inventory`. Returns `None` if a variable takes the place of a kind,
-/// because the policy may then read any kind.
+/// Returns the kinds of objects in all references to `data.inventory`. Returns `None` if a reference has a variable in
+/// place of the kind, because then the policy can read any kind.
 pub(super) fn kinds_read(text: &str) -> Option<Vec<&str>> {
     let mut kinds = Vec::new();
     for (at, _) in text.match_indices("inventory") {
         let after = text.get(at + "inventory".len()..).unwrap_or_default();
         let (scope, mut rest) = segment(after)?;
-        // The number of segments before the kind: the namespace, if the objects are namespaced, and the version.
+        // In a reference, the kind follows the version. For namespaced objects, the namespace precedes the version.
         let before = match scope? {
             "namespace" => 2,
             "cluster" => 1,
@@ -22,8 +22,8 @@ pub(super) fn kinds_read(text: &str) -> Option<Vec<&str>> {
     Some(kinds)
 }
 
-/// Splits the first segment from a reference: `.a`, `["a"]`, or `[a]`, which is a variable, so its name is `None`.
-/// Returns `None` at the end of the reference.
+/// Splits the first segment from a reference, and returns its name and the rest. A segment is `.a` or `["a"]`, or
+/// `[a]`, which is a variable and has no name. Returns `None` at the end of the reference.
 fn segment(text: &str) -> Option<(Option<&str>, &str)> {
     if let Some(name) = text.strip_prefix('.') {
         let end = name
@@ -37,7 +37,7 @@ fn segment(text: &str) -> Option<(Option<&str>, &str)> {
         let (name, rest) = name.split_once('"')?;
         return Some((Some(name), rest.strip_prefix(']')?));
     }
-    // The index may itself contain brackets.
+    // The index in brackets may be an expression that contains brackets itself.
     let mut depth = 1;
     let end = text.find(|c: char| {
         depth += match c {

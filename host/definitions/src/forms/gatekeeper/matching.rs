@@ -1,4 +1,4 @@
-//! Converts `spec.match` of a constraint or mutator to rules, selectors and conditions of a stage.
+//! Converts the `match` field of a constraint or mutator to the rules, selectors and conditions of a stage.
 
 use admittance_admission::{
     GroupVersionKind, LabelSelector, MatchConditions, MatchPolicy, Matcher, Operation, ResourcePattern, Rule,
@@ -12,7 +12,7 @@ use crate::{
     selectors::{self, Syntax},
 };
 
-/// The resources for which Gatekeeper registers its webhook.
+/// The resources for whose requests Gatekeeper's webhook is called.
 const RESOURCES: [&str; 16] = [
     "*",
     "pods/ephemeralcontainers",
@@ -32,19 +32,20 @@ const RESOURCES: [&str; 16] = [
     "services/status",
 ];
 
-/// A CEL expression for the request's namespace: for a Namespace, its name; empty for other cluster-wide objects.
+/// A CEL expression for the namespace of a request. If the object is itself a Namespace, it is the object's name; for
+/// other cluster-wide objects, it is empty.
 const NAMESPACE: &str = "(request.kind.kind == 'Namespace' && request.kind.group == '' ? \
                          (has(request.name) ? request.name : '') : \
                          (has(request.namespace) ? request.namespace : ''))";
 
-/// A CEL expression for the object's name, or else its `generateName`.
+/// A CEL expression for the name of the object; if it has no name yet, for its `generateName`.
 const NAME: &str = "(has(request.name) ? request.name : \
                     object != null && has(object.metadata) && has(object.metadata.generateName) ? \
                     object.metadata.generateName : '')";
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Match {
-    /// Pairs of groups and kinds. An empty list matches all.
+    /// The matching API groups and kinds, in pairs. An empty list matches every kind.
     kinds: Vec<(Matcher<String>, Matcher<String>)>,
     scope: Scope,
     namespaces: Vec<String>,
@@ -116,7 +117,7 @@ fn read_glob(node: &Node<'_>) -> Option<String> {
 }
 
 impl Match {
-    /// Returns the rules for the kinds and the scope, with these operations.
+    /// Returns rules for requests with these operations, limited to the kinds and the scope of the match.
     pub(super) fn rules(&self, operations: &[Operation]) -> Vec<Rule> {
         let resources = RESOURCES
             .iter()
@@ -149,8 +150,8 @@ impl Match {
             || entries.any(|(groups, kinds)| fits(groups, &kind.group) && fits(kinds, &kind.kind))
     }
 
-    /// Returns the parts of the match that rules and selectors cannot express, as conditions. `excluded` are namespaces
-    /// that `Config` excludes.
+    /// Returns conditions for those parts of the match that rules and selectors cannot express. `excluded` lists the
+    /// namespaces that Gatekeeper's `Config` excludes.
     pub(super) fn conditions(&self, excluded: &[String]) -> MatchConditions {
         let any_of = |globs: &[String], value: &str| {
             let tests: Vec<String> = globs.iter().map(|glob| test(glob, value)).collect();

@@ -1,4 +1,4 @@
-//! Reads mutators: `Assign`, `AssignImage`, `AssignMetadata` and `ModifySet`.
+//! Reads Gatekeeper's mutators: `Assign`, `AssignImage`, `AssignMetadata` and `ModifySet`.
 //!
 //! All mutators form one stage, because Gatekeeper applies them repeatedly until the object no longer changes.
 
@@ -25,10 +25,10 @@ use crate::{
     selectors,
 };
 
-/// The name of the chain with all mutators. It begins like the names of Gatekeeper's webhooks, because names decide the
-/// order of calls.
+/// The name of the chain with all mutators. Chains are called in the order of their names, so it begins like the names
+/// of Gatekeeper's webhooks.
 pub(super) const CHAIN: &str = "gatekeeper-mutation";
-/// The name of the stage, and of Gatekeeper's webhook.
+/// The name of the stage with all mutators. It is also the name of Gatekeeper's webhook.
 const STAGE: &str = "mutation.gatekeeper.sh";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +47,7 @@ pub(super) struct MutatorDocument {
     kind: MutatorKind,
     name: String,
     pub(super) source: Location,
-    /// The kinds to change. For `AssignMetadata`, which changes all kinds, it is empty.
+    /// The kinds of objects that the mutator changes. The list is empty for `AssignMetadata`, which changes all kinds.
     apply_to: Vec<ApplyTo>,
     matching: Match,
     mutator: Mutator,
@@ -104,7 +104,7 @@ pub(super) fn read_apply_to(spec: &mut Fields<'_>) -> Option<Vec<ApplyTo>> {
         let mut words = |name: &'static str, fix: &str| {
             let node = fields.required(name, fix)?;
             let words = node.filled_list_of(fix, |word| word.string())?;
-            // Gatekeeper does not treat `*` as a wildcard here.
+            // In `applyTo`, Gatekeeper does not treat `*` as a wildcard.
             if words.contains(&"*") {
                 return node.reject("`*` has no meaning in `applyTo`", fix);
             }
@@ -130,7 +130,8 @@ impl MutatorDocument {
         &self.mutator.name
     }
 
-    /// Reports a contradiction with the location of another mutator for the same objects: Gatekeeper applies neither.
+    /// Reports a mistake if the location of another mutator for the same objects contradicts this one, for example if
+    /// one expects a list where the other expects an object. Gatekeeper applies neither of two such mutators.
     pub(super) fn check_consistency(
         &self,
         others: &[&Self],
@@ -156,7 +157,8 @@ impl MutatorDocument {
         definition.wrong(message, "correct one of the locations", mistakes);
     }
 
-    /// Returns the rules for the requests that the mutator changes; empty if `applyTo` and `match` do not overlap.
+    /// Returns the rules for the requests that the mutator changes. There are none if no request matches both `applyTo`
+    /// and `match`.
     fn rules(&self) -> Vec<Rule> {
         let changing = [Operation::Create, Operation::Update];
         let rules = self.matching.rules(&changing).into_iter().map(|rule| Rule {
@@ -198,7 +200,8 @@ impl ApplyTo {
                 .any(|operation| other.operations.contains(operation))
     }
 
-    /// Returns the intersection of the rule and this entry of `applyTo`.
+    /// Returns a rule for the requests that match both `rule` and this entry of `applyTo`; `None` if there are no such
+    /// requests.
     pub(super) fn narrow(&self, rule: &Rule) -> Option<Rule> {
         let both = |matcher: &Matcher<String>, words: &[String]| {
             let matching = words.iter().filter(|word| match matcher {
@@ -226,7 +229,8 @@ impl ApplyTo {
     }
 }
 
-/// Returns the mutators for objects of this source in the order of application, without those that match nothing.
+/// Returns the mutators for objects from this source in the order in which they are applied. Mutators that match no
+/// object are left out.
 pub(super) fn mutators(
     documents: &[&MutatorDocument],
     source: Source,
@@ -279,7 +283,7 @@ pub(super) fn chain(all: &GatekeeperDocuments<'_>) -> Option<ChainDefinition> {
     stage.spec.failure_policy = FailurePolicy::Fail;
     stage.spec.reinvocation = Reinvocation::Never;
     stage.location = source.clone();
-    // A stage without rules would be called for every request.
+    // Without rules, the stage would be called for every request, so it is left out.
     let stages = if rules.is_empty() { Vec::new() } else { vec![stage] };
     Some(ChainDefinition {
         source,

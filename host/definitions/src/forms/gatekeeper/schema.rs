@@ -7,7 +7,7 @@ use crate::{
     document::{Mistakes, Node, ValueLocation, quoted},
 };
 
-/// The types that a schema can name.
+/// The types that a schema can require.
 pub(super) const TYPES: [(&str, ()); 6] = [
     ("array", ()),
     ("boolean", ()),
@@ -17,7 +17,7 @@ pub(super) const TYPES: [(&str, ()); 6] = [
     ("string", ()),
 ];
 
-/// A value with the locations of its parts. It may outlive its document.
+/// A value, and the location of each value inside it. It can be used after its document was dropped.
 #[derive(Clone, Debug)]
 pub(super) struct LocatedValue {
     location: ValueLocation,
@@ -74,15 +74,15 @@ impl LocatedValue {
     }
 }
 
-/// Checks values against the schema in a CustomResourceDefinition.
+/// Checks values against a schema like those in a CustomResourceDefinition.
 pub(super) struct SchemaCheck<'m> {
     pub(super) mistakes: &'m mut Mistakes,
-    /// Warnings about fields that the schema lacks, and that an API server would drop.
+    /// Warnings about fields that are missing in the schema, because an API server would drop them.
     pub(super) warnings: Vec<Mistake>,
 }
 
 impl SchemaCheck<'_> {
-    /// Reports every mistake in a value, and returns the value with the schema's defaults.
+    /// Reports every mistake in a value. Returns the value, with the defaults of the schema for missing fields.
     pub(super) fn check(&mut self, value: &LocatedValue, schema: &Json) -> Json {
         if matches!(value.value, Parts::Other(Json::Null)) && flag(schema, "nullable") {
             return Json::Null;
@@ -112,7 +112,8 @@ impl SchemaCheck<'_> {
         let fits = match expected {
             "integer or string" => matches!(found, "integer" | "string"),
             "number" => matches!(found, "integer" | "number"),
-            // An unknown type fits every value here, because it was already reported as a mistake in the template.
+            // If the schema requires an unknown type, every value is accepted, because the mistake was reported in the
+            // template.
             expected => found == expected || !TYPES.iter().any(|(name, ())| *name == expected),
         };
         if !fits {

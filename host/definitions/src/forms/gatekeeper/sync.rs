@@ -1,4 +1,5 @@
-//! Reads `Config` and `SyncSet`: the kinds of the cluster that policies may read, and the excluded namespaces.
+//! Reads Gatekeeper's `Config` and `SyncSet`: which kinds of objects in the cluster policies may read, and which
+//! namespaces are excluded.
 
 use admittance_admission::{ClusterKind, GroupVersionKind};
 
@@ -10,8 +11,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct SyncDocument {
     pub(super) kinds: Vec<ClusterKind>,
-    /// The namespaces in which constraints are not enforced at admission. Here and in `excluded_from_mutation`, names
-    /// may be globs.
+    /// The next two fields: the namespaces that are excluded from constraints at admission, and from mutation. Both may
+    /// contain globs.
     pub(super) excluded_namespaces: Vec<String>,
     pub(super) excluded_from_mutation: Vec<String>,
 }
@@ -36,7 +37,7 @@ pub(super) fn read_config(root: &Node<'_>) -> Option<SyncDocument> {
         for entry in spec.get("match", Vec::new(), Node::list) {
             read_exclusion(&entry, &mut sync);
         }
-        // These fields only affect Gatekeeper's own program.
+        // These fields affect only Gatekeeper's own program, so they are ignored.
         spec.ignore(&["validation", "readiness"]);
     }
     Some(sync)
@@ -73,7 +74,7 @@ pub(super) fn read_kind(node: &Node<'_>) -> Option<GroupVersionKind> {
     })
 }
 
-/// Reads an entry of `match`, which lists namespaces and the processes from which they are excluded.
+/// Reads an entry of `match`, which lists namespaces, and the processes of Gatekeeper that exclude them.
 fn read_exclusion(node: &Node<'_>, sync: &mut SyncDocument) {
     let Some(mut fields) = node.object() else {
         return;

@@ -1,4 +1,4 @@
-//! Creates the chain of a `ConstraintTemplate`. Each constraint is a stage of the chain.
+//! Creates the chain of a `ConstraintTemplate`, in which each constraint is a stage.
 
 mod read;
 
@@ -29,10 +29,10 @@ use crate::{
     selectors,
 };
 
-/// The timeout with which Gatekeeper registers its webhook.
+/// The timeout of a stage. It equals the timeout of Gatekeeper's webhook.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The environment variable that tells the plugin `rego` which constraint a stage enforces.
+/// The environment variable with which a stage tells the plugin `rego` which constraint to enforce.
 const CONSTRAINT: &str = "CONSTRAINT";
 
 #[derive(Debug)]
@@ -58,7 +58,7 @@ struct Rego {
     version: &'static str,
 }
 
-/// The Gatekeeper documents that affect a template's chain.
+/// The other Gatekeeper documents on which the chain of a template depends.
 pub(super) struct GatekeeperDocuments<'a> {
     pub(super) constraints: Vec<&'a ConstraintDocument>,
     pub(super) syncs: Vec<&'a SyncDocument>,
@@ -66,17 +66,18 @@ pub(super) struct GatekeeperDocuments<'a> {
     pub(super) mutators: Vec<&'a MutatorDocument>,
 }
 
-/// A stage of a template: a constraint with its parameters, for the objects of requests or for generated objects.
+/// A stage in the chain of a template: a constraint, for the objects in requests or for objects that expansion
+/// templates generate.
 struct ConstraintStage<'a> {
     constraint: &'a ConstraintDocument,
     parameters: Json,
-    /// The expansion templates that generate the objects; `None` for the objects of requests.
+    /// The expansion templates that generate the stage's objects; `None` if the stage is for the objects in requests.
     path: Option<ExpansionPath<'a>>,
     expansion: Option<Arc<dyn ObjectGenerator>>,
 }
 
 impl ConstraintStage<'_> {
-    /// Returns the name of the stage: the names of the constraint and of the expansion templates.
+    /// Returns the name of the stage: the name of the constraint, followed by the names of the expansion templates.
     fn name(&self) -> String {
         match &self.path {
             Some(path) => format!("{}/{}", self.constraint.name, path.name()),
@@ -91,14 +92,15 @@ impl ConstraintStage<'_> {
         }
     }
 
-    /// Returns the actions on a violation; `None` if the constraint is not enforced at admission for these objects.
+    /// Returns the actions if an object of this stage violates the constraint; `None` if the constraint is not enforced
+    /// at admission.
     fn actions(&self, is_cel: bool) -> Option<Vec<Action>> {
         self.constraint.actions(is_cel, self.path.as_ref())
     }
 }
 
 impl TemplateDocument {
-    /// Creates the template's chain, with a stage for each constraint, sorted by name.
+    /// Creates the template's chain. It has a stage for each constraint, and the stages are sorted by name.
     pub(super) fn chain(&self, others: &GatekeeperDocuments<'_>, mistakes: &mut Mistakes) -> ChainDefinition {
         let (constrained, mut warnings) = self.constraint_stages(others, mistakes);
         let syncs = &others.syncs;
@@ -166,7 +168,8 @@ impl TemplateDocument {
         } else {
             mutators(&others.mutators, Source::Generated, &others.syncs).into()
         };
-        // All stages for the objects that a path generates share one generator, so that each object is generated once.
+        // For each path, all stages share one generator of objects, so that each object is generated once for all of
+        // them.
         let with_generator = |path: ExpansionPath<'a>| {
             let expansion: Arc<dyn ObjectGenerator> = Arc::new(path.expansion(&mutators));
             (expansion, path)
@@ -203,7 +206,7 @@ impl TemplateDocument {
         (constrained, warnings)
     }
 
-    /// Warns if the policy reads an empty inventory, or input that Gatekeeper does not provide.
+    /// Warns if the Rego policy reads an inventory without any kinds, or input that Gatekeeper does not provide.
     fn reading_warnings(&self, rego: &Rego, is_empty: bool) -> Vec<Mistake> {
         let reads = [
             (
@@ -228,7 +231,8 @@ impl TemplateDocument {
             .collect()
     }
 
-    /// Creates the stage of a template without constraints, which is never called.
+    /// Creates a stage for a template without constraints. It is never called, but its plugin is loaded to find
+    /// mistakes in the policy.
     fn idle(&self, mut plugin: PluginDefinition) -> StageDefinition {
         if let Json::Object(settings) = &mut plugin.settings {
             let constraint = json!({"parameters": {}, "actions": ["deny"]});
@@ -240,7 +244,7 @@ impl TemplateDocument {
         }
     }
 
-    /// Creates the spec of a stage; `None` if the constraint is not enforced at admission.
+    /// Creates the spec of the stage for a constraint; `None` if the constraint is not enforced at admission.
     fn spec(&self, constrained: &ConstraintStage<'_>, syncs: &[&SyncDocument]) -> Option<StageSpec> {
         let actions = constrained.actions(matches!(self.engine, Engine::Cel(..)))?;
         let constraint = constrained.constraint;
@@ -272,11 +276,13 @@ impl Rego {
             .any(|text| text.contains(word))
     }
 
-    /// Creates the plugin that all stages of the template share, with equal settings so that it is configured once.
+    /// Creates the plugin that all stages of the template share. Because its settings contain all constraints, it is
+    /// configured only once.
     fn plugin(&self, constraints: &[ConstraintStage<'_>], syncs: &[&SyncDocument]) -> PluginDefinition {
         let of_constraint = |constrained: &ConstraintStage<'_>| {
             let actions = constrained.actions(false)?;
-            // A dry run denies too: its stage has the mode `Audit`, so that the denial is only recorded.
+            // In a dry run, the plugin denies as well, but the stage has the mode `Audit`, so that the denial is only
+            // recorded.
             let actions: Vec<&str> = match actions.as_slice() {
                 [] => vec!["deny"],
                 actions => actions

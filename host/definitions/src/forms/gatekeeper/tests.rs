@@ -142,7 +142,7 @@ spec:
         (&of_b.settings["version"], &of_b.settings["libs"]),
         (&json!("v0"), &json!(["package lib.a"]))
     );
-    // Of the synced kinds, the policy reads only nodes.
+    // Several kinds are synced. The policy reads only nodes, so only nodes are in its settings.
     assert_eq!(of_b.settings["inventory"], json!(["v1/Node"]));
     let kinds = [
         ClusterKind::new("v1", "Namespace"),
@@ -319,7 +319,7 @@ fn mistakes_in_templates_and_constraints_are_reported() {
         let found = mistake(&text);
         assert!(found.contains(expected), "{expected}: {found}");
     }
-    // Kubernetes drops fields that the schema lacks, so they only cause a warning.
+    // For a parameter that the schema lacks, there is only a warning, because Kubernetes drops the field.
     let chain = one(&with("{ parameters: { most: 1, mots: 2 } }"));
     let warnings = warnings(&chain);
     let of_field = |warning: &&String| {
@@ -330,7 +330,7 @@ fn mistakes_in_templates_and_constraints_are_reported() {
     assert!(warnings.iter().any(inventory), "{warnings:?}");
 }
 
-/// CustomResourceDefinitions have these fields; Gatekeeper ignores them in templates.
+/// A CustomResourceDefinition has these fields. In a template, Gatekeeper ignores them.
 #[test]
 fn crd_names_that_gatekeeper_ignores_are_accepted_in_a_template() {
     let names =
@@ -340,7 +340,7 @@ fn crd_names_that_gatekeeper_ignores_are_accepted_in_a_template() {
     assert_eq!(one(&text).name, "limits");
 }
 
-/// See gatekeeper#3545.
+/// A policy for OPA finds the request in `input.request`, but Gatekeeper has only `input.review` (gatekeeper#3545).
 #[test]
 fn a_template_that_reads_missing_input_gets_a_warning() {
     let text = REGO.replace("input.review.namespaceObject", "input.request.object");

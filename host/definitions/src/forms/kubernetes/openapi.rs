@@ -1,4 +1,4 @@
-//! Reads the schemas of kinds from an API server's OpenAPI documents, for checking policies.
+//! Reads the schemas of kinds from an API server's OpenAPI documents, so that policies can be checked against them.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,15 @@ use serde_json::{Map, Value as Json};
 use super::resource::{Resource, ResourceDocument};
 use crate::document::Node;
 
-/// The field that identifies a document of OpenAPI 3. The next constant identifies version 2, which is not supported.
+/// The field that identifies a document of OpenAPI 3. The next constant is the field that identifies a document of
+/// OpenAPI 2, which is not supported.
 pub(super) const VERSION: &str = "openapi";
 pub(super) const VERSION_2: &str = "swagger";
 
-/// The field that contains the kind of a schema or operation.
+/// The field that tells the kind to which a schema or operation belongs.
 const KIND: &str = "x-kubernetes-group-version-kind";
 
-/// Reads the schemas of the kinds whose objects can be created.
+/// Reads the schemas of those kinds in the document whose objects can be created.
 pub(super) fn read(root: &Node<'_>) -> Option<ResourceDocument> {
     let mut fields = root.object()?.ignoring_others();
     let fix = "save one of version 3, `kubectl get --raw /openapi/v3/apis/apps/v1`";
@@ -65,7 +66,8 @@ pub(super) fn read(root: &Node<'_>) -> Option<ResourceDocument> {
     })
 }
 
-/// Returns the kind and resource that a POST to this path creates; `None` for paths of objects and subresources.
+/// Returns the kind and the resource that a POST to this path creates; `None` if the path is that of a single object or
+/// a subresource.
 fn created(path: &str, item: &Json) -> Option<(GroupVersionKind, String)> {
     let (before, plural) = path.rsplit_once('/')?;
     if plural.contains('{') || before.contains("{name}") {

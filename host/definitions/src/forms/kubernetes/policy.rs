@@ -24,7 +24,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The timeout of a stage. Policies have none, so it is the default of webhooks.
+/// The timeout of a policy's stage. Kubernetes has no timeout for policies, so it is the default for webhooks.
 pub(in crate::forms) const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -59,7 +59,7 @@ struct ParamRef {
     missing: ParamsMissing,
 }
 
-/// `matchConstraints` of a policy, or `matchResources` of a binding.
+/// The `matchConstraints` of a policy, or the `matchResources` of a binding: which requests match.
 #[derive(Clone, Debug, Default)]
 pub(in crate::forms) struct Constraints {
     pub(in crate::forms) rules: Vec<Rule>,
@@ -239,7 +239,8 @@ impl BindingDocument {
 }
 
 impl PolicyDocument {
-    /// Creates the policy's chain with a stage per binding, sorted by name, and warns of expressions with wrong types.
+    /// Creates the policy's chain, which has a stage for each binding, sorted by name. Warns about expressions with
+    /// wrong types.
     pub(super) fn chain(
         &self,
         bindings: &[&BindingDocument],

@@ -1,4 +1,5 @@
-//! Reads the schemas of custom resources from `CustomResourceDefinition`s, for checking policies.
+//! Reads the schemas of custom resources from `CustomResourceDefinition`s, so that policies can be checked against
+//! them.
 
 use admittance_admission::GroupVersionKind;
 use admittance_conditions::{Components, ObjectSchema, Structure};
@@ -7,11 +8,11 @@ use serde_json::Map;
 use super::read_head;
 use crate::document::{Node, readers};
 
-/// The schemas of a CustomResourceDefinition or of an OpenAPI document, which is named after its file.
+/// The schemas in a CustomResourceDefinition or in an OpenAPI document. An OpenAPI document is named after its file.
 #[derive(Debug)]
 pub(crate) struct ResourceDocument {
     pub(super) name: String,
-    /// One entry for each kind and version that has a schema.
+    /// The resources with a schema, one for each kind and version.
     pub(super) resources: Vec<Resource>,
 }
 
@@ -19,12 +20,12 @@ pub(crate) struct ResourceDocument {
 pub(super) struct Resource {
     pub(super) kind: GroupVersionKind,
     pub(super) plural: String,
-    /// The types of the fields; `None` if the schema does not list them.
+    /// The types of the resource's fields; `None` if its schema does not list the fields.
     pub(super) schema: Option<ObjectSchema>,
     pub(super) structure: Structure,
 }
 
-/// Reads a CustomResourceDefinition, as far as needed for its schemas.
+/// Reads the schemas in a CustomResourceDefinition, and ignores its other fields.
 pub(super) fn read_resource(root: &Node<'_>) -> Option<ResourceDocument> {
     let (name, spec) = read_head(root, "write the resource")?;
     let mut spec = spec.ignoring_others();

@@ -12,7 +12,7 @@ use crate::{Location, ModuleReference, PluginDefinition, WebhookDefinition, cert
 
 mod validation;
 
-/// The fields of a webhook. A document has each of them on a line of its own, from line 5 on.
+/// The fields of a webhook. In a document, each has its own line, and the first is on line 5.
 const WEBHOOK: [(&str, &str); 5] = [
     ("name", "a.hooks.example"),
     ("clientConfig", "{ url: 'https://h.example' }"),
@@ -24,8 +24,8 @@ const WEBHOOK: [(&str, &str); 5] = [
     ),
 ];
 
-/// Returns a configuration with one webhook and a change. A line `field: value` replaces the field, or is appended; a
-/// change that begins with `- ` is a second webhook.
+/// Returns a webhook configuration after a change. Each line `field: value` of the change adds or replaces a field of
+/// its webhook. A change that begins with `- ` is a second webhook.
 fn configuration(phase: &str, version: &str, change: &str) -> String {
     let (of_first, second) = if change.starts_with("- ") {
         ("", change)
@@ -59,7 +59,8 @@ fn read(phase: &str, version: &str, change: &str) -> Result<ChainDefinition, Str
         .map_err(|mistakes| mistakes.to_string())
 }
 
-/// Returns the mistakes in a validating configuration of `v1`, without the file and the path of the first webhook.
+/// Returns the mistakes in a `ValidatingWebhookConfiguration` of `v1` with this change. Their texts omit the file and
+/// the path of the first webhook.
 fn found(change: &str) -> String {
     match read("Validating", "v1", change) {
         Ok(_) => String::new(),
@@ -104,7 +105,8 @@ fn label(key: &str, operator: LabelOperator, values: &[&str]) -> Requirement {
     Requirement::new(key, operator, values).unwrap()
 }
 
-/// The configuration is as the API server returns it. It has a webhook that is never called, and a stage with a plugin.
+/// The document looks as the API server returns it. One webhook has no rules and is never called; one stage calls a
+/// plugin.
 #[test]
 fn a_webhook_configuration_becomes_a_chain() {
     let text = format!(
@@ -238,13 +240,13 @@ webhooks:
     assert_eq!(load_text("hooks/f.yaml", &text).unwrap(), [expected]);
 }
 
-/// Source: kube-apiserver, the defaults of `admissionregistration.k8s.io/v1` and `v1beta1`.
+/// The defaults are kube-apiserver's for `admissionregistration.k8s.io/v1` and `v1beta1`.
 #[test]
 fn unset_fields_have_the_defaults_of_their_version() {
     let only = "sideEffects:\nadmissionReviewVersions:";
     let plugin = "clientConfig:\nplugin: { source: file:a.wasm }\nsideEffects:\nadmissionReviewVersions:";
-    // (version, change of the configuration, phase, resulting failure policy, match policy, timeout, side effects,
-    // reinvocation and versions)
+    // (version, change of the webhook, phase, resulting settings). The settings are failure policy, match policy,
+    // timeout, side effects, reinvocation policy and review versions.
     let table = [
         ("v1", "", "Mutating", "Fail Equivalent 10s None Never [V1]"),
         ("v1", "", "Validating", "Fail Equivalent 10s None Never [V1]"),
@@ -300,7 +302,6 @@ fn a_service_without_ca_bundle_is_verified_with_the_operating_systems_cas() {
     }
 }
 
-/// An empty query or fragment is dropped from the URL.
 #[test]
 fn empty_queries_and_fragments_of_urls_are_dropped() {
     for url in [
@@ -362,7 +363,7 @@ fn a_webhook_without_rules_gets_no_stage() {
 #[test]
 fn side_effects_and_review_versions_are_optional_for_a_plugin() {
     let plugin = "clientConfig:\nplugin: { source: file:a.wasm }\n";
-    // (changes of the webhook besides its plugin, expected mistakes)
+    // (changes of a webhook that calls a plugin, expected mistakes)
     let table = [
         ("sideEffects:\nadmissionReviewVersions:", ""),
         ("timeoutSeconds: 30", ""),

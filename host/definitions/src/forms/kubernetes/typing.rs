@@ -1,4 +1,5 @@
-//! Checks types in policies against the schemas of their kinds, as kube-apiserver does for a policy's status.
+//! Checks the types in a policy's expressions against the schemas of the kinds in its rules. kube-apiserver does the
+//! same, and reports the warnings in the policy's status.
 
 use std::sync::Arc;
 
@@ -18,14 +19,15 @@ pub(super) type Structures = Arc<Vec<(GroupVersionKind, Structure)>>;
 
 #[derive(Debug)]
 pub(crate) struct WrittenExpression {
-    /// The name of the variable that the expression defines; `None` if it defines none.
+    /// The name of the variable whose value the expression defines; `None` if the expression is not the value of a
+    /// variable.
     pub(crate) variable: Option<String>,
     role: Role,
     text: String,
     location: ValueLocation,
 }
 
-/// Expressions with different locations can be equal.
+/// Two expressions are equal if their roles and texts are, even if their locations differ.
 impl PartialEq for WrittenExpression {
     fn eq(&self, other: &Self) -> bool {
         (self.role, &self.text) == (other.role, &other.text)
@@ -49,7 +51,8 @@ pub(super) fn structures(resources: &[&ResourceDocument]) -> Structures {
     Arc::new(structures.collect())
 }
 
-/// Provides the schemas to the CEL stages of native chains, and adds warnings about expressions that contradict them.
+/// Passes the schemas to the CEL stages of native chains, and adds warnings about expressions that contradict the
+/// schemas.
 pub(crate) fn use_schemas(chains: &mut [ChainDefinition], resources: &[&ResourceDocument]) {
     let structures = structures(resources);
     for chain in chains {
@@ -71,8 +74,8 @@ pub(crate) fn use_schemas(chains: &mut [ChainDefinition], resources: &[&Resource
     }
 }
 
-/// Warns about values in mutations that do not fit a kind in the rules. If the kind's schema is unknown, reports only
-/// values that fit no kind at all.
+/// Warns about values in mutations that do not fit the schema of a kind in the rules. If no such schema is known, warns
+/// only about values that fit no kind at all.
 pub(super) fn misfits(
     written: &[WrittenExpression],
     policy: &Policy,
@@ -114,12 +117,13 @@ pub(super) fn misfits(
     if seen.is_empty() {
         compare(None, "");
     }
-    // The built-in kinds have no fixed order, so the warnings are sorted.
+    // The built-in kinds are iterated in no fixed order, so the warnings are sorted.
     warnings.sort_by_key(|warning: &Mistake| (warning.location.line, warning.message.clone()));
     warnings
 }
 
-/// Warns about type errors in the expressions, for each kind in the rules with a known schema.
+/// Warns about type errors in the expressions. Each expression is checked for each kind in the rules whose schema is
+/// known.
 pub(super) fn warnings(
     expressions: &[WrittenExpression],
     rules: &[Rule],
@@ -134,7 +138,7 @@ pub(super) fn warnings(
         };
         resources().find(is_named)
     });
-    // Several documents may contain the same kind.
+    // Several documents may contain a schema for the same kind. The first one is used.
     let mut named: Vec<&Resource> = Vec::new();
     for resource in resources() {
         let is_new = resource.schema.is_some() && named.iter().all(|other| other.kind != resource.kind);
@@ -169,7 +173,7 @@ pub(super) fn warnings(
     warnings
 }
 
-/// Returns whether a rule names this resource explicitly, not by a wildcard.
+/// Returns whether the rule names this resource with its group and version, and without wildcards.
 fn names(rule: &Rule, kind: &GroupVersionKind, plural: &str) -> bool {
     let has = |matcher: &Matcher<String>, word: &String| match matcher {
         Matcher::Any => false,

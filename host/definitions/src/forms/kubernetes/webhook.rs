@@ -15,7 +15,7 @@ use crate::{
     selectors::{self, Syntax},
 };
 
-/// The API version of a configuration. The versions have the same fields, but different defaults.
+/// The API version of a webhook configuration. Both versions have the same fields, but different defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     V1,
@@ -45,7 +45,7 @@ impl Version {
     }
 }
 
-/// Reads a webhook as a stage, and reports missing fields. A webhook without rules becomes a stage without rules.
+/// Reads a webhook as a stage, and reports missing fields. If the webhook has no rules, the stage has none either.
 pub(super) fn read(
     node: &Node<'_>,
     phase: Phase,
@@ -55,7 +55,7 @@ pub(super) fn read(
     let mut fields = node.object()?;
     let fix = "name the webhook, `pods.hooks.example.com`";
     let name = read_stage_name(&mut fields, fix, names::webhook, seen);
-    // A remote webhook must declare its side effects and review versions; for a plugin, both are known.
+    // Only a webhook on a server must declare its side effects and review versions. For a plugin, they are known.
     let is_remote = fields.has("clientConfig") || !fields.has("plugin");
     let versions = read_versions(&mut fields, version, is_remote).unwrap_or_default();
     let read_client = |node: &Node<'_>| read_client(node, versions.clone());
@@ -78,7 +78,7 @@ pub(super) fn read(
     finish_stage(fields, name, spec, hook)
 }
 
-/// Reads `timeoutSeconds`, or `timeout`, which has a unit.
+/// Reads the timeout of a webhook: `timeoutSeconds`, or `timeout`, whose value has a unit.
 fn read_timeout(fields: &mut Fields<'_>) -> Option<Duration> {
     let both = fields.has("timeoutSeconds") && fields.has("timeout");
     let read = |node: &Node<'_>| node.integer(1..=30_u8);
@@ -106,7 +106,7 @@ fn read_side_effects(fields: &mut Fields<'_>, version: Version, is_remote: bool)
     node.and_then(|node| node.word()).unwrap_or(default)
 }
 
-/// Reads `admissionReviewVersions`. Unsupported versions are ignored if at least one is supported.
+/// Reads `admissionReviewVersions`. It must contain a supported version; unsupported ones are then ignored.
 fn read_versions(fields: &mut Fields<'_>, version: Version, is_remote: bool) -> Option<Vec<ReviewVersion>> {
     let fix = "list v1, v1beta1 or both";
     let node = match version {

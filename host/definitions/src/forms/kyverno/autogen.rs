@@ -1,14 +1,15 @@
-//! Adds stages for the resources that create Pods to a policy for Pods.
+//! Adds stages to a policy for Pods, so that it also applies to resources that create Pods, such as Deployments.
 
 use admittance_admission::{Matcher, Phase, ResourcePattern, Rule};
 use admittance_conditions::Role;
 
 use crate::forms::kubernetes::policy::Constraints;
 
-/// The location of a Pod or of a Pod template in an object.
+/// Where an object contains a Pod or a Pod template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodPlacement {
-    /// The object itself is the Pod, or an object of another kind that the policy names, without a Pod template.
+    /// The object itself is the Pod. Objects of other kinds that the policy names, without a Pod template, have this
+    /// placement as well.
     Object,
     /// The Pod template is in the object's `spec`.
     Template,
@@ -16,7 +17,7 @@ pub(super) enum PodPlacement {
     JobTemplate,
 }
 
-/// The resources that create Pods: their names, their groups, and where they contain the Pod template.
+/// The resources that create Pods: the name and API group of each, and where it contains the Pod template.
 const CONTROLLERS: [(&str, &str, PodPlacement); 6] = [
     ("daemonsets", "apps", PodPlacement::Template),
     ("deployments", "apps", PodPlacement::Template),
@@ -30,9 +31,9 @@ pub(super) fn controllers() -> [&'static str; 6] {
     CONTROLLERS.map(|(name, ..)| name)
 }
 
-/// Returns the placements of Pod templates to which a policy for Pods applies too, each with its constraints. The list
-/// is empty unless the policy is for all Pods and nothing else. `controllers` are the resources that the policy names;
-/// `None` means all.
+/// Returns the placements of Pod templates to which a policy for Pods must be extended, each with the constraints of
+/// its stage. The list is empty unless the policy is for all Pods and nothing else. `controllers` are the resources to
+/// which the policy limits the extension; `None` means all resources that create Pods.
 pub(super) fn placements(
     constraints: &Constraints,
     controllers: Option<&[String]>,
@@ -76,7 +77,8 @@ pub(super) fn placements(
         .collect()
 }
 
-/// Returns the policy's rule if it is for all Pods, without conditions on labels or names, and for nothing else.
+/// Returns the rule of the policy if it matches all Pods and nothing else. Conditions on labels or names must be
+/// absent.
 fn pods_alone(constraints: &Constraints) -> Option<&Rule> {
     let [rule] = constraints.rules.as_slice() else {
         return None;
@@ -89,7 +91,7 @@ fn pods_alone(constraints: &Constraints) -> Option<&Rule> {
 }
 
 impl PodPlacement {
-    /// Returns the path from the object to the Pod, with a trailing dot.
+    /// Returns the path from the object to the fields of the Pod, with a trailing dot. It is empty for the Pod itself.
     fn path(self) -> &'static str {
         match self {
             Self::Object => "",
@@ -98,7 +100,7 @@ impl PodPlacement {
         }
     }
 
-    /// Returns the name of an additional stage; `None` for the stage of the policy itself.
+    /// Returns the name of the stage that is added for this placement; `None` for the stage of the policy itself.
     pub(super) fn stage_name(self) -> Option<&'static str> {
         match self {
             Self::Object => None,
@@ -107,7 +109,8 @@ impl PodPlacement {
         }
     }
 
-    /// Rewrites an expression for objects with this placement, as Kyverno does. `role` is `None` for match conditions.
+    /// Rewrites an expression about Pods for objects with this placement, in the same way as Kyverno. `role` is `None`
+    /// for match conditions.
     pub(super) fn rewrite(self, phase: Phase, role: Option<Role>, text: &str) -> String {
         let is_rewritten = match phase {
             Phase::Validating => true,
@@ -132,7 +135,7 @@ impl PodPlacement {
         }
     }
 
-    /// Wraps a change of a Pod in a change of the object that contains the Pod.
+    /// Wraps a change of a Pod, such as `Object{spec: ...}`, into a change of the object that contains the Pod.
     fn wrapped(self, text: &str) -> Option<String> {
         let rest = text
             .trim()
@@ -161,7 +164,8 @@ impl PodPlacement {
     }
 }
 
-/// Replaces each path that begins with `from`, except the path of the namespace, which Pod templates lack.
+/// In an expression, replaces the beginning `from` of paths with `to`. The path of the namespace is kept, because a Pod
+/// template has no namespace.
 fn replace_path(text: &str, from: &str, to: &str) -> String {
     let is_of_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let mut parts = text.split(from);

@@ -1,4 +1,5 @@
-//! Reads `PolicyException`: requests to which policies do not apply, or values that policies allow.
+//! Reads Kyverno's `PolicyException`, which names requests to which policies do not apply, or values that policies
+//! allow.
 
 use std::{
     sync::Arc,
@@ -14,16 +15,16 @@ use crate::{
     forms::{kubewarden::read_metadata, native::exception::read_end},
 };
 
-/// The end of an exception that does not expire, in the year 9999.
+/// When an exception without an end expires: at the end of the year 9999.
 const NEVER: Duration = Duration::from_secs(253_402_300_799);
 
 #[derive(Debug)]
 pub(super) struct ExceptionDocument {
-    /// The namespace and the name, `{namespace}/{name}`.
+    /// The name of the exception with its namespace, `{namespace}/{name}`.
     pub(super) name: String,
     until: Moment,
     policies: Vec<PolicyReference>,
-    /// The names and expressions of the conditions, which each policy compiles.
+    /// The names and expressions of the exception's conditions. They are compiled again for each policy.
     conditions: Vec<(String, String)>,
     images: Vec<String>,
     values: Vec<String>,
@@ -33,7 +34,7 @@ pub(super) struct ExceptionDocument {
 struct PolicyReference {
     kind: String,
     name: String,
-    /// The location of the exception and its path in the document.
+    /// The location of the reference to a policy, and its path in the document.
     at: (Location, String),
 }
 
@@ -47,7 +48,7 @@ pub(super) fn read(root: &Node<'_>) -> Option<ExceptionDocument> {
     };
     let names = fields.get_required("metadata", fix, read_names);
     let mut spec = fields.get_required("spec", "write which policies the exception is for", Node::object)?;
-    // Kyverno uses these fields only for reports and outside of admission.
+    // Kyverno uses these fields only in reports or outside of admission, so they are ignored.
     spec.ignore(&["reportResult", "properties", "evaluationMode"]);
     let until = spec.get_optional("expiresAt", read_end);
     let fix = "list the policies, each with `name` and `kind`";
@@ -79,8 +80,8 @@ fn read_reference(node: &Node<'_>) -> Option<PolicyReference> {
     })
 }
 
-/// Reads the names and expressions of an exception's conditions. An expression may read only the request, because the
-/// conditions are evaluated before the policy.
+/// Reads the names and expressions of an exception's conditions. Because they are evaluated before the policy, the
+/// expressions may read only the request.
 fn read_conditions(spec: &mut Fields<'_>) -> Vec<(String, String)> {
     let Some(node) = spec.optional("matchConditions") else {
         return Vec::new();
@@ -102,7 +103,8 @@ fn read_conditions(spec: &mut Fields<'_>) -> Vec<(String, String)> {
 }
 
 impl ExceptionDocument {
-    /// Adds the exception to all stages of the named policies. `chains` lists each chain with the kind of its document.
+    /// Adds the exception to all stages of the policies that it names. `chains` contains each chain with the kind of
+    /// its policy.
     pub(super) fn attach(&self, chains: &mut [(&str, ChainDefinition)], mistakes: &mut Mistakes) {
         for reference in &self.policies {
             let of_kind = || chains.iter().filter(|(kind, _)| *kind == reference.kind);
@@ -152,7 +154,7 @@ impl ExceptionDocument {
     }
 }
 
-/// Returns the name of the policy that defines a chain, without its namespace.
+/// Returns the name of the policy that defines a chain. The namespace at the beginning is cut off.
 fn own_name(chain: &ChainDefinition) -> &str {
     chain.name.rsplit_once('/').map_or(&*chain.name, |(_, name)| name)
 }

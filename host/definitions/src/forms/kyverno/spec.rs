@@ -1,4 +1,4 @@
-//! Reads the `spec` of a policy.
+//! Reads the `spec` of Kyverno's policies.
 
 use std::sync::Arc;
 
@@ -66,7 +66,8 @@ pub(super) fn read(root: &Node<'_>, scope: Scope) -> Option<ChainDefinition> {
     names?;
     let mut stages = vec![settings.stage(PodPlacement::Object, constraints?, policy, root.location())];
     for (placement, constraints) in placements {
-        // An expression has the same mistakes at every placement, so they are reported only once.
+        // The expressions are the same for every placement of the Pod. If they have mistakes, these were reported
+        // above.
         if is_valid && let Some(fields) = node.object() {
             let mut fields = fields.ignoring_others();
             let policy = read_policy(&mut fields, scope, namespace, placement);
@@ -149,7 +150,8 @@ fn read_policy(
     policy
 }
 
-/// Reads `autogen`: the Pod controllers to which the policy also applies; `None` for all of them.
+/// Reads `autogen`, which names the resources that create Pods to which the policy is extended; `None` means all such
+/// resources.
 fn read_autogen(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<Vec<String>> {
     let mut fields = fields.optional("autogen")?.object()?;
     for field in ["validatingAdmissionPolicy", "mutatingAdmissionPolicy"] {
@@ -164,7 +166,8 @@ fn read_autogen(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<
     controllers.optional("controllers")?.list_of(read)
 }
 
-/// Reads the name of a resource that creates Pods. As in Kyverno, unknown names have no effect.
+/// Reads the name of a resource that creates Pods. An unknown name has no effect, as in Kyverno, so there is only a
+/// warning.
 fn read_controller(node: &Node<'_>, warnings: &mut Vec<Mistake>) -> Option<String> {
     let name = node.string()?;
     let known = autogen::controllers();
@@ -183,7 +186,7 @@ fn is_enabled(node: &Node<'_>) -> Option<bool> {
     node.object()?.get_optional("enabled", Node::boolean)
 }
 
-/// Reads `evaluation`, and returns whether the policy applies to requests.
+/// Reads `evaluation`. Returns whether the policy applies to requests, not only to Kyverno's background scans.
 fn read_evaluation(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool {
     let Some(mut fields) = fields.optional("evaluation").and_then(|node| node.object()) else {
         return true;
@@ -198,11 +201,12 @@ fn read_evaluation(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool
             "write `mode: Kubernetes`, or keep it for Kyverno's command",
         );
     }
-    // The field is only checked. Audits evaluate every chain, even if Kyverno's background scans are disabled.
+    // The field is checked, but has no effect: audits evaluate every chain, even if Kyverno's background scans are
+    // disabled.
     if let Some(node) = fields.optional("background") {
         is_enabled(&node);
     }
-    // Requests of Kyverno's own controllers do not come through this program.
+    // The field concerns requests of Kyverno's own controllers, which do not come through this program.
     fields.ignore(&["skipBackgroundRequests"]);
     if let Some(node) = fields.optional("useServerSideApply")
         && node.boolean() == Some(true)

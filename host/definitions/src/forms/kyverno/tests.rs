@@ -15,7 +15,7 @@ fn cel(stage: &StageDefinition) -> &CelDefinition {
     stage.hook.get().unwrap()
 }
 
-/// Returns a policy for Pods with these additional lines in its `spec`.
+/// Returns a policy of this kind for Pods, with these additional lines in its `spec`.
 fn of_pods(kind: &str, lines: &str) -> String {
     let lines = lines.trim().replace('\n', "\n  ");
     format!(
@@ -333,7 +333,7 @@ fn unsupported_fields_and_kinds_are_mistakes() {
     }
 }
 
-/// Returns the policy `p` for Pods, and an exception to it.
+/// Returns the policy `p` for Pods, and an exception to it with this `spec`.
 fn with_exception(kind: &str, spec: &str) -> String {
     let expressions = match kind {
         "MutatingPolicy" => "mutations: [{ patchType: JSONPatch, jsonPatch: { expression: \"[]\" } }]",
@@ -403,7 +403,7 @@ fn labels_and_annotations_must_be_strings_as_in_an_api_server() {
             assert!(found.contains(expected), "{found}");
         }
     }
-    // An API server reads null as an empty string.
+    // A label or annotation may be null, because an API server reads null as an empty string.
     let text = of_pods("ValidatingPolicy", "validations: [{ expression: \"true\" }]");
     one(&text.replace("name: p,", "name: p, annotations: { mine: },"));
 }

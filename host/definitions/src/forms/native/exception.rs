@@ -1,4 +1,4 @@
-//! Reads `AdmissionException`: requests for which stages are not called, until a date.
+//! Reads `AdmissionException`, which excepts certain requests from stages until a date.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -15,24 +15,25 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The name that denotes all stages of a chain.
+/// The name that stands for all stages of a chain.
 const ALL: &str = "*";
 
-/// An exception as a document defines it.
+/// An `AdmissionException` as it is written in its document.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ExceptionDefinition {
-    /// The excepted requests, and the end of the exception. All its stages share this value.
+    /// The excepted requests, and the time when the exception ends. All stages that the exception names share this
+    /// value.
     pub exception: Arc<Exception>,
-    /// The person or team that is responsible for the exception.
+    /// The person or team that answers for the exception.
     pub owner: String,
-    /// The reason for the exception.
+    /// The reason why the exception is needed.
     pub reason: String,
-    /// The stages that are not called. `*` denotes all stages of a chain; a name without a phase denotes the chains of
-    /// both phases.
+    /// The stages that are not called for the excepted requests. `*` stands for all stages of a chain. A name without a
+    /// phase stands for the chains of this name in both phases.
     pub stages: Vec<StageId>,
     stage_locations: Vec<ValueLocation>,
-    /// The location of the document.
+    /// The location of the exception's document.
     pub source: Location,
 }
 
@@ -102,7 +103,7 @@ fn read_stage(node: &Node<'_>) -> Option<(StageId, ValueLocation)> {
     Some((node.parse()?, node.value_location()))
 }
 
-/// Reads the end of an exception: a time, or the last day on which the exception applies (in UTC).
+/// Reads when an exception ends: a time, or a day in UTC, on which the exception still applies.
 pub(crate) fn read_end(node: &Node<'_>) -> Option<Moment> {
     let read = |text: &str| {
         let is_day = text.len() == "2027-01-31".len();
@@ -113,7 +114,7 @@ pub(crate) fn read_end(node: &Node<'_>) -> Option<Moment> {
         };
         let start = OffsetDateTime::parse(&text, &Rfc3339).ok()?;
         let end = start.checked_add(more)?.checked_to_offset(UtcOffset::UTC)?;
-        // Times before 1970 cannot be formatted.
+        // An end before 1970 is refused, because such times cannot be formatted.
         (end >= OffsetDateTime::UNIX_EPOCH).then(|| Moment(end.into()))
     };
     let text = node.text()?;
@@ -139,7 +140,7 @@ impl ExceptionDefinition {
         }
     }
 
-    /// Returns a mistake for each named stage that these chains lack.
+    /// Returns a mistake for each stage that the exception names but no chain in `chains` has.
     pub fn unknown(&self, chains: &[ChainDefinition]) -> Vec<Mistake> {
         let is_known = |id: &StageId| {
             let has_stage = |chain: &ChainDefinition| {
@@ -163,7 +164,7 @@ impl ExceptionDefinition {
             .collect()
     }
 
-    /// Warns about an expired exception, which is valid but probably forgotten.
+    /// Returns a warning if the exception has expired. Such an exception is valid, but was probably forgotten.
     pub fn warning(&self, now: Moment) -> Option<Mistake> {
         let Exception { name, until, .. } = &*self.exception;
         self.exception.has_expired(now).then(|| {
@@ -174,7 +175,8 @@ impl ExceptionDefinition {
     }
 }
 
-/// Returns the names of the chain's stages as `id` would write them: with the phase only if `id` has one.
+/// Returns the names of the chain's stages, in order to suggest one in place of `id`. They contain the phase if `id`
+/// does.
 fn addresses(chain: &ChainDefinition, id: &StageId) -> Vec<String> {
     let address = |stage: &str| {
         let id = StageId {

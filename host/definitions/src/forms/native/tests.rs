@@ -13,7 +13,7 @@ mod mistakes;
 const RULE: &str = "{ operations: [CREATE], resources: [pods] }";
 const STAGE: &str = "{ name: a, plugin: { source: file:a.wasm } }";
 
-/// Reads a chain in the file `chains/f.yaml` with this rule on line 6 and this stage on line 8.
+/// Reads the file `chains/f.yaml`, which contains a chain with this rule on line 6 and this stage on line 8.
 fn read(rule: &str, stage: &str) -> Result<ChainDefinition, String> {
     let text = format!(
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: pods }}\nspec:\n  \
@@ -220,7 +220,7 @@ fn a_rule_is_read_with_its_defaults() {
     }
 }
 
-/// Each row has fields of the `spec`, fields of the stage, and the resulting values.
+/// The rows contain fields of the chain's `spec`, fields of its stage, and the resulting values.
 #[test]
 fn omitted_phases_and_policies_have_defaults() {
     let table = [
@@ -286,7 +286,7 @@ fn a_stage_may_have_rules_in_addition_to_the_rules_of_its_chain() {
 
 #[test]
 fn a_plugin_is_read_with_its_defaults() {
-    // (plugin, resulting values)
+    // (`plugin` of a stage, resulting values)
     let table = [
         ("{ source: file:a.wasm }", "file:chains/a.wasm None {} None"),
         (
@@ -435,7 +435,7 @@ fn namespace_selectors_are_read_in_every_form() {
     }
 }
 
-/// `kubectl get -o yaml` prints fields that the API server adds. Mistakes in other fields are still reported.
+/// `kubectl get -o yaml` prints such fields. The test also checks that mistakes in all remaining fields are reported.
 #[test]
 fn fields_that_the_api_server_adds_are_ignored() {
     let text = |kind: &str, more: &str| {

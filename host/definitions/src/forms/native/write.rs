@@ -1,6 +1,7 @@
 //! Writes chains in the native form.
 //!
-//! Properties without a native form are left out. To find them, a caller can read the result and compare the chains.
+//! Properties of a chain that native chains cannot express are left out. To find out which, the caller reads the result
+//! and compares the two chains.
 
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::model::{ChainDefinition, StageDefinition};
 
-/// Writes a chain under this name.
+/// Returns the chain as a native document, in which it has this name.
 pub(crate) fn chain(chain: &ChainDefinition, name: &str) -> Json {
     let mut spec = Map::new();
     if chain.phase != Phase::default() {
         put(&mut spec, "phase", chain.phase.as_str());
     }
-    // A native chain has one match policy for all rules.
+    // A native chain has one match policy for all its rules, so that of the first rule is written.
     let match_policy = chain.rules.first().map(|rule| rule.match_policy);
     if let Some(policy) = match_policy.filter(|policy| *policy != MatchPolicy::default()) {
         put(&mut spec, "matchPolicy", policy.as_str());
@@ -105,7 +106,8 @@ fn stage(chain: &ChainDefinition, stage: &StageDefinition) -> Json {
     Json::Object(object)
 }
 
-/// Writes the failure policy, timeout, mode, side effects and reinvocation policy that differ from the defaults.
+/// Writes the failure policy, timeout, mode, side effects and reinvocation policy of a stage, unless they have their
+/// default values.
 fn write_policies(spec: &StageSpec, object: &mut Map<String, Json>) {
     if spec.failure_policy != FailurePolicy::default() {
         put(object, "failurePolicy", spec.failure_policy.as_str());
@@ -124,7 +126,8 @@ fn write_policies(spec: &StageSpec, object: &mut Map<String, Json>) {
     }
 }
 
-/// Returns the names and expressions of a stage's match conditions, including the conditions of its hook.
+/// Returns the names and expressions of a stage's match conditions. The hook's own conditions follow those of the
+/// stage.
 pub(crate) fn conditions(stage: &StageDefinition) -> Vec<(&str, &str)> {
     let mut conditions = stage.spec.match_conditions.expressions();
     conditions.extend(stage.hook.conditions());
@@ -148,8 +151,8 @@ fn labels(selector: &LabelSelector) -> Json {
     let mut expressions = Vec::new();
     for (key, operator, values) in selector.requirements() {
         match (operator, values) {
-            // A selector is read with `matchLabels` first. To keep the order, a label after an expression is written as
-            // an expression.
+            // `matchLabels` are read before `matchExpressions`. To keep the order, a label is written into
+            // `matchLabels` only if no expression precedes it.
             (LabelOperator::In, [value]) if expressions.is_empty() && !equal.contains_key(key) => {
                 put(&mut equal, key, value.as_str());
             }

@@ -1,4 +1,5 @@
-//! Reads the annotations of SidecarSets. Two of them define a canary, which is injected instead of its base.
+//! Reads the annotations of SidecarSets. Two annotations make a SidecarSet the canary of another one, which is called
+//! its base.
 
 use std::sync::Arc;
 
@@ -13,22 +14,23 @@ use crate::{
 const CANARY: &str = "apps.kruise.io/sidecarset-canary";
 const BASE: &str = "apps.kruise.io/sidecarset-base";
 
-/// The annotations that OpenKruise writes for updates in place.
+/// Annotations that OpenKruise itself writes, when it updates Pods in place. They cause no warning.
 const WRITTEN: [&str; 2] = [
     "kruise.io/sidecarset-hash",
     "kruise.io/sidecarset-hash-without-image",
 ];
 
-/// A SidecarSet that is injected instead of its base into Pods that both select.
+/// A SidecarSet that is the canary of another one, its base. Pods that both select get only the canary.
 #[derive(Debug)]
 pub(super) struct Canary {
     name: String,
     base: String,
-    /// The location of the annotation that names the base.
+    /// The location of the annotation that names the canary's base.
     location: ValueLocation,
 }
 
-/// Reads the annotations of a SidecarSet, and warns about annotations that only OpenKruise supports.
+/// Reads the annotations of a SidecarSet. Returns the canary that they define, if any, and warns about annotations that
+/// have no effect here.
 pub(super) fn read(metadata: &Node<'_>, name: &str, warnings: &mut Vec<Mistake>) -> Option<Canary> {
     let annotations = super::field(metadata, "annotations")?.children();
     let find = |key: &str| annotations.iter().find(|(found, _)| *found == Some(key));
@@ -65,7 +67,7 @@ fn is_of_openkruise(key: &str) -> bool {
 }
 
 impl Canary {
-    /// Reports mistakes for which OpenKruise rejects this canary, whatever other SidecarSets there are.
+    /// Reports why OpenKruise rejects this canary, as far as it does not depend on other SidecarSets.
     pub(super) fn check_alone(&self, is_updated: bool, root: &Node<'_>) {
         if self.base == self.name {
             let message = "a canary cannot be its own base";
@@ -78,7 +80,7 @@ impl Canary {
         }
     }
 
-    /// Reports the canary if its base is one of `canaries` too. OpenKruise rejects this.
+    /// Reports a mistake if the base of this canary is itself a canary, which OpenKruise rejects.
     pub(super) fn check(&self, canaries: &[&Self], mistakes: &mut Mistakes) {
         let is_base = |other: &&Self| other.name == self.base && other.name != self.name;
         if canaries.iter().any(is_base) {
@@ -89,7 +91,8 @@ impl Canary {
     }
 }
 
-/// Excludes the Pods that each canary selects from its base. A paused canary has no stage, and excludes nothing.
+/// For each canary, excludes the Pods that it selects from the stage of its base. A paused canary has no stage, so it
+/// excludes no Pods.
 pub(super) fn prefer(canaries: &[&Canary], chains: &mut [ChainDefinition]) {
     for canary in canaries {
         let find = |chains: &[ChainDefinition], name| {

@@ -120,7 +120,7 @@ fn a_sidecar_set_selects_a_namespace_by_name() {
     assert_eq!(selected, Some(NamespaceSelector::In(vec!["shop".to_owned()])));
 }
 
-/// Source: OpenKruise 1.8, apis/apps/v1beta1/sidecarset_types.go; later releases lack `specificNamespace`.
+/// In OpenKruise 1.8 (apis/apps/v1beta1/sidecarset_types.go), `v1beta1` has `specificNamespace`; later releases do not.
 #[test]
 fn both_versions_of_a_sidecar_set_have_the_same_meaning() {
     let first = one(WHOLE);
@@ -212,7 +212,7 @@ fn a_mistake_that_the_plugin_reports_is_located_in_the_sidecar_set() {
     assert_eq!((location.line, location.column), (11, 24));
 }
 
-/// Returns a SidecarSet with these annotations that selects Pods with this label.
+/// Returns a SidecarSet with these annotations. It selects the Pods whose label `app` has this value.
 fn set(name: &str, annotations: &str, label: &str) -> String {
     format!(
         "---\napiVersion: apps.kruise.io/v1beta1\nkind: SidecarSet\n\
@@ -226,7 +226,7 @@ fn canary_of(base: &str) -> String {
     format!("apps.kruise.io/sidecarset-canary: \"true\", apps.kruise.io/sidecarset-base: {base}")
 }
 
-/// Source: `sidecarsetMutatingPod` of OpenKruise.
+/// `sidecarsetMutatingPod` of OpenKruise gives the same Pods to the canary.
 #[test]
 fn a_base_is_not_injected_into_pods_that_its_canary_selects() {
     let text = [
@@ -266,7 +266,7 @@ fn a_base_is_not_injected_into_pods_that_its_canary_selects() {
     assert!(specs.into_iter().all(|spec| spec.yields_to.is_empty()));
 }
 
-/// Source: `validateSidecarSetCanaryAnnotations` of OpenKruise.
+/// OpenKruise refuses these annotations in `validateSidecarSetCanaryAnnotations`.
 #[test]
 fn a_canary_that_openkruise_refuses_is_a_mistake() {
     let base = set("base", "", "a");

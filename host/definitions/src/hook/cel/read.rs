@@ -1,4 +1,5 @@
-//! Reads CEL expressions of native stages and of policies of Kubernetes and Gatekeeper: their fields are the same.
+//! Reads the CEL expressions of native stages, and of policies of Kubernetes, Kyverno and Gatekeeper. All have the same
+//! fields.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -21,11 +22,12 @@ const MOST: usize = 64;
 struct ExpressionReader<'r> {
     compiler: PolicyCompiler,
     written: Vec<WrittenExpression>,
-    /// Rewrites the expressions of a Kyverno policy; `None` for other systems.
+    /// Rewrites each expression before it is compiled. Only policies of Kyverno need this; in other cases, it is
+    /// `None`.
     rewrite: Option<&'r Rewrite<'r>>,
 }
 
-/// Rewrites an expression with this role; match conditions have no role.
+/// Returns the rewritten text of an expression with this role. For a match condition, the role is `None`.
 type Rewrite<'r> = dyn Fn(Option<Role>, &str) -> String + 'r;
 
 impl ExpressionReader<'_> {
@@ -72,7 +74,7 @@ pub(crate) fn read(node: &Node<'_>, phase: Phase) -> Option<CelDefinition> {
     })
 }
 
-/// Reads the expressions of a Kubernetes policy. Leaves out expressions with a mistake.
+/// Reads the expressions of a Kubernetes policy. Reports mistakes, and leaves out expressions that have one.
 pub(crate) fn read_policy(fields: &mut Fields<'_>, has_params: bool) -> (Policy, Vec<WrittenExpression>) {
     check_as_kubernetes(fields);
     let mut compiler = PolicyCompiler::new(has_params);
@@ -82,7 +84,8 @@ pub(crate) fn read_policy(fields: &mut Fields<'_>, has_params: bool) -> (Policy,
     read_expressions(fields, compiler, conditions)
 }
 
-/// Reads and rewrites the expressions of a Kyverno policy. Leaves out expressions with a mistake.
+/// Reads the expressions of a Kyverno policy and rewrites them. Reports mistakes, and leaves out expressions that have
+/// one.
 pub(crate) fn read_kyverno(
     fields: &mut Fields<'_>,
     namespace: Option<&str>,
@@ -104,7 +107,7 @@ pub(crate) fn read_kyverno(
     policy
 }
 
-/// Reports parts of a policy that kube-apiserver rejects, although they could be evaluated.
+/// Reports those parts of a policy that kube-apiserver rejects, although this program could evaluate them.
 fn check_as_kubernetes<'a>(fields: &mut Fields<'a>) {
     const MOST_ANNOTATIONS: usize = 20;
     const LONGEST_ANNOTATION: usize = 5 << 10;
@@ -156,7 +159,7 @@ fn check_as_kubernetes<'a>(fields: &mut Fields<'a>) {
     }
 }
 
-/// Returns a field if it is a string; reports nothing.
+/// Returns the field `name` and its value if it is a string. Reports no mistake if it is not.
 fn text_field<'a>(entry: &Node<'a>, name: &'static str) -> Option<(Node<'a>, &'a str)> {
     let (_, node) = entry.children().into_iter().find(|(key, _)| *key == Some(name))?;
     let text = node.silent().string()?;
@@ -187,7 +190,7 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// Reads the expressions of a Gatekeeper template, which may use two variables that Gatekeeper defines.
+/// Reads the expressions of a Gatekeeper template. They may use two variables, which Gatekeeper defines.
 pub(crate) fn read_template(fields: &mut Fields<'_>) -> Policy {
     const GIVEN: [(&str, &str); 2] = [
         (
@@ -299,7 +302,7 @@ fn read_validation(node: &Node<'_>, reading: &mut ExpressionReader<'_>) -> Optio
         Some(message.to_owned())
     });
     let expression_node = fields.optional("messageExpression");
-    // As in Kubernetes, an expression without a message is its own message, and so must be on one line.
+    // As in Kubernetes, an expression without a message is shown as its own message. Therefore it must be on one line.
     if has_several_lines && !is_kyverno && message.is_none() && expression_node.is_none() {
         let fix = "write a `message`";
         node.wrong("an expression of several lines needs a message", fix);

@@ -10,7 +10,7 @@ use crate::{
     forms::native::write::put,
 };
 
-/// Reads the grants in `allow` of a stage.
+/// Reads `allow` of a stage: the capabilities that are granted to its plugin.
 pub fn read_allow(node: &Node<'_>) -> Grants {
     let Some(mut fields) = node.object() else {
         return Grants::default();
@@ -29,7 +29,7 @@ pub fn read_allow(node: &Node<'_>) -> Grants {
     allow
 }
 
-/// Reads the grant of an origin, or of only some requests to an origin.
+/// Reads a grant to send HTTP requests: an origin, or an object that limits the requests to the origin.
 pub fn read_http_grant(node: &Node<'_>) -> Option<HttpGrant> {
     if !matches!(node.json(), Json::Object(_)) {
         return node.parse::<HttpOrigin>().map(HttpGrant::from);
@@ -55,7 +55,7 @@ pub fn read_http_grant(node: &Node<'_>) -> Option<HttpGrant> {
 
 fn method(text: &str) -> Result<String, String> {
     let is_method = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
-    // CONNECT would open a tunnel instead of sending a request to the origin.
+    // CONNECT is refused, because it would open a tunnel instead of sending a request to the origin.
     if is_method && text != "CONNECT" {
         Ok(text.to_owned())
     } else {
@@ -65,7 +65,7 @@ fn method(text: &str) -> Result<String, String> {
     }
 }
 
-/// Writes the grants except for HTTP requests.
+/// Writes the grants of a plugin in the format of documents. Grants of HTTP requests are left out.
 pub(super) fn write_allow(allow: &Grants) -> Json {
     let mut object = Map::new();
     if !allow.cluster.is_empty() {

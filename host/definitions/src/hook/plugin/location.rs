@@ -1,4 +1,5 @@
-//! Locates a plugin's settings and module in its document, for mistakes that are found when the plugin is loaded.
+//! Finds the settings and the module of a plugin in its document, so that mistakes that are found in loading the plugin
+//! get a location.
 
 use std::path::Path;
 
@@ -10,11 +11,11 @@ use crate::{
     rego,
 };
 
-/// Returns the location of the setting at this JSON Pointer. `stage` is the location of a stage or of a group's member,
-/// and `of_candidate` selects the stage's candidate. If the setting is missing, returns the location of the innermost
-/// existing value. Returns `None` if the file has changed since it was read.
+/// Returns the location of the setting at this JSON Pointer. `stage` is the location of a stage or of a group's member;
+/// `of_candidate` selects the candidate of the stage. If the setting is missing, returns the location of the innermost
+/// value on the way to it. Returns `None` if the file has changed since it was read.
 ///
-/// `line` is the line of a mistake within the setting's text, counted from 1.
+/// If the setting is a text of several lines, `line` is the line of the mistake in it, counted from 1.
 pub fn setting_location(
     stage: &Location,
     of_candidate: bool,
@@ -23,24 +24,24 @@ pub fn setting_location(
 ) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
-    // Without settings of its own, a candidate has the plugin's settings.
+    // A candidate without settings inherits those of the stage's plugin.
     let own = of_candidate.then(|| stage.child("candidate")?.child("settings"));
     let settings = own
         .flatten()
         .or_else(|| stage.child("plugin")?.child("settings"))
-        // A Kubewarden policy has its settings in `spec`.
+        // A policy of Kubewarden has `settings` directly in its `spec`, not inside `plugin`.
         .or_else(|| stage.child("spec")?.child("settings"))
-        // A member of a group has its settings at the top, not in `plugin`.
+        // A member of a policy group has `settings` directly in its own entry, not inside `plugin`.
         .or_else(|| stage.child("settings"))
         .or_else(|| rego::settings(&stage));
     let (mut node, pointer) = match settings {
         Some(settings) => (settings, pointer),
-        // The `spec` of a SidecarSet is the plugin's setting `sidecarSet`.
+        // A SidecarSet has no settings: its `spec` becomes the setting `sidecarSet` of the plugin that injects it.
         None => (stage.child("spec")?, pointer.strip_prefix("/sidecarSet")?),
     };
     for part in pointer.split('/').skip(1) {
         let part = unescaped_token(part);
-        // In documents, the setting `rego` is the field `text` or `file`.
+        // A Rego policy is the setting `rego` of its plugin, but in a native stage it is in the field `text` or `file`.
         let other = || (part == "rego").then(|| node.child("text").or_else(|| node.child("file")));
         let Some(next) = node.child(&part).or_else(|| other().flatten()) else {
             break;
@@ -48,7 +49,7 @@ pub fn setting_location(
         node = next;
     }
     let mut location = node.location();
-    // In YAML, a text of several lines is a block, located at its first line. In JSON, the text is on one line.
+    // In YAML, a text of several lines is a block that begins on its first line. In JSON, such a text is on one line.
     let is_block = || node.json().as_str().is_some_and(|text| text.contains('\n'));
     if let Some(line) = line
         && !document::is_named_json(Path::new(&location.file))
@@ -59,7 +60,8 @@ pub fn setting_location(
     Some(location)
 }
 
-/// Returns the current location of the module reference in the stage at this location; `None` if it is no longer there.
+/// Returns the location of the module reference in the stage that begins at `stage`; `None` if the file has changed and
+/// has none there.
 pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
@@ -67,9 +69,10 @@ pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location>
     let candidate = if of_candidate { source("candidate") } else { None };
     let module = candidate
         .or_else(|| source("plugin"))
-        // A Kubewarden policy has its module in `spec`.
+        // A policy of Kubewarden has `module` directly in its `spec`.
         .or_else(|| stage.child("spec")?.child("module"))
-        // A member of a group has `source`, or `module` in a Kubewarden group.
+        // A member of a group has `source` directly in its own entry; in a Kubewarden group, the field is called
+        // `module`.
         .or_else(|| stage.child("source"))
         .or_else(|| stage.child("module"));
     Some(module?.location())

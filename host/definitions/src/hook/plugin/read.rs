@@ -1,4 +1,4 @@
-//! Reads `plugin` and `candidate` of a stage.
+//! Reads the fields `plugin` and `candidate` of a stage.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -13,10 +13,11 @@ use crate::{
     rollout,
 };
 
-/// The range of a plugin's memory limit, from 1 MiB to the whole 32-bit address space.
+/// The range of a plugin's memory limit. The maximum is the whole 32-bit address space.
 const MEMORY: RangeInclusive<u64> = 1 << 20..=1 << 32;
 
-/// The range of the interval at which a reference is resolved again. Shorter intervals would overload registries.
+/// The range of the interval at which the reference to a module is resolved again. Shorter intervals would overload
+/// registries.
 const REFRESH: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(7 * 24 * 60 * 60);
 
 pub(crate) fn read(node: &Node<'_>) -> Option<PluginDefinition> {
@@ -32,7 +33,8 @@ pub(crate) fn read_member(node: &Node<'_>) -> Option<(PluginDefinition, Option<D
     Some((written.without_defaults()?, timeout))
 }
 
-/// Reads `clientConfig` or `plugin` of a webhook or BCS hook. `what` is the noun for the webhook or hook in messages.
+/// Reads `clientConfig` or `plugin`, of which a webhook has one. Messages call the webhook `what`, for example `hook`
+/// in BCS.
 pub(crate) fn read_in_place_of_client<'a>(
     fields: &mut Fields<'a>,
     what: &str,
@@ -47,7 +49,7 @@ pub(crate) fn read_in_place_of_client<'a>(
             None
         }
         (Some(client), Some(plugin)) => {
-            // Both fields are read to report their mistakes.
+            // Only one of the two is allowed. Both are read, so that their own mistakes are reported as well.
             read_client(&client);
             read(&plugin);
             let fix = format!("keep one of them, or make two {what}s");
@@ -126,8 +128,8 @@ impl PluginFields {
         Some(self.with_defaults(&PluginDefinition::new(self.source.clone()?)))
     }
 
-    /// Returns a plugin with these fields and the source of `defaults`. Missing settings, grants and memory limit are
-    /// taken from `defaults` too.
+    /// Returns a plugin with the fields of this document and the source of `defaults`. Settings, grants and memory
+    /// limit are taken from `defaults` if the document omits them.
     fn with_defaults(&self, defaults: &PluginDefinition) -> PluginDefinition {
         PluginDefinition {
             source: defaults.source.clone(),
@@ -144,7 +146,8 @@ impl PluginFields {
     }
 }
 
-/// Returns the reason why `refresh` has no effect for this source, and a fix; `None` if it has an effect.
+/// Returns the reason why `refresh` has no effect for this source, and a fix; `None` if it has an effect. `is_pinned`
+/// tells that the plugin has a `digest`.
 fn useless_refresh(source: &ModuleReference, is_pinned: bool) -> Option<(&'static str, &'static str)> {
     match source {
         ModuleReference::File(_) => Some((
@@ -164,7 +167,7 @@ fn useless_refresh(source: &ModuleReference, is_pinned: bool) -> Option<(&'stati
 }
 
 fn read_share(node: &Node<'_>) -> Option<Share> {
-    // In YAML, a share without `%` is parsed as a number.
+    // A share such as `10%` is a string. Without `%`, YAML parses it as a number, so the message suggests the string.
     if let Json::Number(number) = node.json() {
         let fix = match number.to_string().parse::<Share>() {
             Ok(share) => format!("write {share}"),

@@ -1,4 +1,4 @@
-//! Tests of the fields `candidate` and `refresh` in every system.
+//! Tests of the fields `candidate` and `refresh` in the documents of every policy system that has them.
 
 use admittance_admission::{ClusterKind, Grants};
 use serde_json::json;
@@ -7,8 +7,8 @@ use crate::{CandidateDefinition, ChainDefinition, ModuleReference, PluginDefinit
 
 const PIN: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-/// For each system, returns a document whose stage has these fields, the line of the fields, and the path of the stage.
-/// The fields begin in column 7.
+/// For each policy system that has stages with plugins, returns a document whose stage has these fields, the line of
+/// the fields, and the path of the stage. The fields begin in column 7.
 fn forms(fields: &str) -> [(String, u32, &'static str); 4] {
     let bcs = format!(
         "resourcesRef: {{ operation: Create, kind: Application }}\nadmissionWebhooks:\n  - name: s\n      {fields}\n"
@@ -128,7 +128,7 @@ fn a_candidate_inherits_missing_fields_from_the_plugin() {
 #[test]
 fn mistakes_in_candidates_are_reported_with_their_locations() {
     let range = "0.01% to 100%, with at most two digits after the point";
-    // (fields, expected mistake: its column, field and message)
+    // (fields of a stage; column, field and message of the expected mistake)
     let table = [
         (
             "candidate: { share: 10% }",
@@ -169,7 +169,7 @@ fn mistakes_in_candidates_are_reported_with_their_locations() {
     for (written, expected) in table {
         for (document, line, path) in forms(&format!("plugin: {{ source: file:a.wasm }}\n    {written}")) {
             let found = load_text("f", &document).unwrap_err().to_string();
-            // In the custom resource, the indentation is deeper by two.
+            // The custom resource of BCS is indented by two more columns.
             let shift = if path.starts_with("spec.admission") { 2 } else { 0 };
             let expected: Vec<String> = expected
                 .lines()

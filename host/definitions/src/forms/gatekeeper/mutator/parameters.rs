@@ -9,10 +9,11 @@ use serde_json::Value as Json;
 use super::{MutatorKind, read_location};
 use crate::document::{Fields, Node, quoted, readers};
 
-/// The `pathTests`, each with its node, its path, and whether the path must exist (`MustExist`) or must not exist.
+/// The `pathTests` of a mutator: the node of each test, its path, and whether the path must exist (`true`) or must not.
 type Tests<'a> = Vec<(Node<'a>, FieldLocation, bool)>;
 
-/// Reads the mutation and the `pathTests`, and checks the location for this kind of mutator.
+/// Reads the change that the mutator makes and its `pathTests`, and checks whether this kind of mutator can have this
+/// location.
 pub(super) fn read<'a>(
     kind: MutatorKind,
     at: &Node<'_>,
@@ -143,7 +144,7 @@ fn read_from_metadata(node: &Node<'_>) -> Option<Mutation> {
     })
 }
 
-/// Reads `assignDomain`, `assignPath` and `assignTag`, and checks that each is valid as this part of an image.
+/// Reads `assignDomain`, `assignPath` and `assignTag`, and checks that each is a valid domain, path or tag of an image.
 fn read_image(fields: &mut Fields<'_>) -> Option<ImageParts> {
     static DOMAIN: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r"^(?:[0-9A-Za-z_][0-9A-Za-z_-]*\.[0-9A-Za-z_.-]*[0-9A-Za-z_]|localhost)(?::[0-9]+)?$")

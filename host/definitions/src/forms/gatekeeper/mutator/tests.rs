@@ -185,8 +185,8 @@ fn mutators_that_never_apply_cause_warnings() {
     }
 }
 
-/// Source: Gatekeeper 3.x, the validation of each kind in pkg/mutation/mutators, path tests in
-/// pkg/mutation/path/tester, parts of images in pkg/mutation/mutators/assignimage/imageparser_test.go.
+/// The rules are from Gatekeeper 3.x: pkg/mutation/mutators for each kind, pkg/mutation/path/tester for path tests, and
+/// pkg/mutation/mutators/assignimage/imageparser_test.go for the parts of images.
 #[test]
 fn mistakes_in_mutators_are_reported_with_their_locations() {
     let pod = |spec: &str| format!("{POD}, {spec}");
@@ -405,7 +405,7 @@ fn mistakes_in_mutators_are_reported_with_their_locations() {
     }
 }
 
-/// Source: Gatekeeper 3.x, pkg/mutation/schema, which applies neither mutator.
+/// In pkg/mutation/schema of Gatekeeper 3.x, neither of two such mutators is applied.
 #[test]
 fn mutators_with_contradicting_locations_are_a_mistake() {
     let object = format!("{POD}, location: spec.containers.image, parameters: {{ assign: {{ value: 1 }} }}");

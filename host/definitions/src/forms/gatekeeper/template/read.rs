@@ -96,7 +96,7 @@ fn read_targets(node: &Node<'_>) -> Option<(Engine, Vec<Operation>)> {
         None if fields.has("rego") => read_rego(&mut fields),
         None => target.reject("the target has no policy", "write `rego` or `code`"),
     };
-    // Gatekeeper ignores these older fields if `code` is present.
+    // If `code` is present, Gatekeeper ignores `rego` and `libs`, which are older.
     fields.ignore(&["rego", "libs"]);
     Some((engine?, operations))
 }
@@ -112,7 +112,8 @@ pub(crate) fn read_operations(node: &Node<'_>) -> Option<Vec<Operation>> {
     Some(operations)
 }
 
-/// Reads the engines of a template. If there are both CEL and Rego, returns CEL, as Gatekeeper prefers it.
+/// Reads the policies in `code`. If there are policies both in CEL and in Rego, returns the one in CEL, which
+/// Gatekeeper prefers.
 fn read_code(node: &Node<'_>) -> Option<Engine> {
     const ENGINES: [(&str, bool); 2] = [("K8sNativeValidation", true), ("Rego", false)];
     let fix = "list the policy: `{ engine: Rego, source: { rego: ... } }`";
@@ -151,7 +152,7 @@ fn read_rego(fields: &mut Fields<'_>) -> Option<Engine> {
 
 fn read_cel(mut source: Fields<'_>) -> Option<Engine> {
     let failure_policy = source.get("failurePolicy", FailurePolicy::Fail, Node::word);
-    // `generateVAP` only controls whether Gatekeeper generates Kubernetes policies.
+    // `generateVAP` is ignored: it only tells Gatekeeper whether to generate a Kubernetes policy.
     source.ignore(&["generateVAP"]);
     let policy = cel::read_template(&mut source);
     Some(Engine::Cel(Arc::new(policy), failure_policy))

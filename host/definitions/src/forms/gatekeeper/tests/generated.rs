@@ -1,4 +1,4 @@
-//! Tests of objects that expansion templates generate.
+//! Tests of constraints on objects that expansion templates generate.
 
 use std::any::Any;
 
@@ -74,7 +74,7 @@ spec:
             "pods",
         ]
     );
-    // All stages have equal settings, so that the plugin is configured once.
+    // The plugin has equal settings in all stages, so that it is configured only once.
     let constraints = &plugin(&chain.stages[0]).settings["constraints"];
     for stage in &chain.stages {
         let plugin = plugin(stage);
@@ -119,7 +119,7 @@ spec:
     );
     assert!(chain.warnings().is_empty() || !chain.warnings()[0].message.contains("generated"));
 
-    // Without expansion templates, no object is generated.
+    // Without an expansion template, no objects are generated, so the constraint has no stage.
     let chain = one(&format!("{REGO}{}", constraint("jobs", &of("Job", "Generated"))));
     assert!(chain.stages.is_empty());
     let warnings: Vec<String> = chain.warnings().iter().map(ToString::to_string).collect();

@@ -5,7 +5,7 @@ use admittance_conditions::Wording;
 
 use crate::{CelDefinition, ChainDefinition, load, load_text};
 
-/// The fields of a policy's spec. A document has each of them on a line of its own, from line 5 on.
+/// The fields in the spec of a policy. In a document, each has its own line, and the first is on line 5.
 const POLICY: [(&str, &str); 3] = [
     (
         "matchConstraints",
@@ -24,7 +24,8 @@ const MUTATING: [(&str, &str); 3] = [
 ];
 const BINDING: [(&str, &str); 2] = [("policyName", "p"), ("validationActions", "[Deny]")];
 
-/// Returns a document with these fields and a change: `field: value` replaces a field, and `field:` removes it.
+/// Returns a policy or binding with these fields after one change: `field: value` adds or replaces a field, and
+/// `field:` removes it.
 fn document(kind: &str, name: &str, fields: &[(&str, &str)], change: &str) -> String {
     let mut text = format!(
         "apiVersion: admissionregistration.k8s.io/v1\nkind: {kind}\nmetadata: {{ name: {name} }}\nspec:\n"
@@ -101,7 +102,8 @@ fn a_policy_and_its_bindings_become_one_chain() {
 
 #[test]
 fn mistakes_in_policies_are_reported_with_their_locations() {
-    // (change of the policy, expected mistake); source: kube-apiserver's validation of policies and bindings.
+    // (change of the policy, expected mistake). The rules are those of kube-apiserver's validation of policies and
+    // bindings.
     for (change, expected) in [
         (
             "matchConstraints:",
@@ -267,7 +269,7 @@ spec:
     - { name: v2, served: true, storage: false }
 "#;
 
-/// Returns a policy, its binding, and the schema of widgets.
+/// Returns the policy, a binding for it, and a CustomResourceDefinition with the schema of the kind Widget.
 fn bound(policy: &str, kind: &str, name: &str) -> String {
     let actions = if kind == "Validating" {
         ", validationActions: [Deny]"
@@ -284,7 +286,7 @@ spec: {{ policyName: {name}{actions} }}
     )
 }
 
-/// Returns the warnings about a policy for widgets with these expressions.
+/// Returns the warnings about a policy for the kind Widget with these expressions.
 fn type_warnings(versions: &str, variables: &str, validations: &str) -> Vec<String> {
     let policy = format!(
         r#"
@@ -327,7 +329,7 @@ fn parameters_for_a_policy_without_parameters_cause_a_warning() {
     );
 }
 
-/// Source: kube-apiserver 1.36, policy/validating/typechecking.go.
+/// The checks are those of kube-apiserver 1.36, policy/validating/typechecking.go.
 #[test]
 fn expressions_are_checked_with_the_schemas_of_kinds() {
     for right in [
@@ -383,7 +385,7 @@ fn expressions_are_checked_with_the_schemas_of_kinds() {
         );
         assert!(warning.contains(expected), "{wrong}: {warning}");
     }
-    // A variable has the type of its value, or any type if the value is invalid.
+    // If the value of a variable is invalid, its type is unknown, so there is no warning where the variable is used.
     let variables =
         "[ { name: size, expression: object.spec.size }, { name: other, expression: object.spec.x } ]";
     let validations = "[ { expression: \"variables.size > 'a'\", messageExpression: string(object.spec.y) }, { expression: variables.other == 1 } ]";
@@ -400,14 +402,15 @@ fn expressions_are_checked_with_the_schemas_of_kinds() {
             "spec.validations[0].messageExpression"
         ]
     );
-    // Expressions are not checked for kinds without a schema or for wildcards.
+    // Expressions are not checked if the kind has no schema, or if the rule has a wildcard in place of the version.
     for versions in ["v2", "\"*\""] {
         let found = type_warnings(versions, "[]", "[ { expression: object.spec.sizes > 1 } ]");
         assert_eq!(found, Vec::<String>::new(), "{versions}");
     }
 }
 
-/// A part of an API server's document at `/openapi/v3/apis/apps/v1`, and a schema that contains itself.
+/// Part of an OpenAPI document that an API server returns at `/openapi/v3/apis/apps/v1`, with an added schema that
+/// contains itself.
 const APPS: &str = r##"{
   "openapi": "3.0.0",
   "info": {"title": "Kubernetes", "version": "v1.36.0"},
@@ -500,7 +503,7 @@ spec:
         assert!(warning.contains("for apps/v1/Deployment: "), "{warning}");
         assert!(warning.contains(expected), "{wrong}: {warning}");
     }
-    // Another document with the same kind has no effect.
+    // A second document with the same kind does not repeat the warning.
     fs::write(path("again.json"), APPS).unwrap();
     assert_eq!(warnings("object.spec.replica <= 5").len(), 1);
 }
@@ -526,7 +529,7 @@ fn an_unusable_openapi_document_is_a_mistake() {
     }
 }
 
-/// Returns the warnings about a policy with this expression.
+/// Returns the warnings about a MutatingAdmissionPolicy with this mutation for this resource.
 fn mutation_warnings(version: &str, resource: &str, patch: &str) -> Vec<String> {
     let policy = format!(
         r#"
@@ -586,7 +589,7 @@ fn mutations_of_unknown_fields_cause_warnings() {
             apply("Object{metadata: Object.metadata{labels: {'a': 'b'}}}"),
             None,
         ),
-        // A wildcard matches unknown kinds, so only fields that no kind has are reported.
+        // With a wildcard, the kind is unknown. Therefore the warnings are limited to fields that no kind has.
         (
             "apiGroups: ['*'], apiVersions: ['*'], resources: ['*']",
             apply(typo),

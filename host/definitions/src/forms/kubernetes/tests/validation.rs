@@ -1,8 +1,9 @@
-//! Tests of mistakes. The cases are from kube-apiserver's validation of webhook configurations; the messages are not.
+//! Tests of mistakes in webhook configurations. The cases are from kube-apiserver's validation, but the messages
+//! differ.
 
 use super::found;
 
-/// (change of the configuration, expected mistakes)
+/// (change of the webhook configuration, expected mistakes)
 type Table = [(&'static str, &'static str)];
 
 fn hold(table: &Table) {

@@ -81,7 +81,7 @@ fn mistakes_in_rules_are_reported_with_their_locations() {
 
 #[test]
 fn mistakes_in_plugins_are_reported_with_their_locations() {
-    // The test adds the path of the plugin to each expected mistake.
+    // (`plugin` of a stage, expected mistakes). The expected paths of fields are relative to `plugin`.
     let table = [
         (
             "{}",
@@ -179,7 +179,8 @@ fn mistakes_in_plugins_are_reported_with_their_locations() {
 fn mistakes_in_webhooks_are_reported_with_their_locations() {
     let bundle = certificates::bundle();
     let review = "protocol: AdmissionReview, ";
-    // (fields of the webhook after `protocol`, mistakes without the path of the webhook)
+    // (fields of a webhook after its protocol, expected mistakes). The expected paths of fields are relative to
+    // `webhook`.
     let table = [
         ("", "8:27: the webhook has no address; write `url` or `service`"),
         (
@@ -333,7 +334,7 @@ fn mistakes_in_ca_bundles_are_reported_with_their_locations() {
 
 #[test]
 fn mistakes_in_stages_are_reported_with_their_locations() {
-    // (fields after name and plugin, mistakes)
+    // (fields of a stage after its name and plugin, expected mistakes)
     let table = [
         (
             "failurePolicy: fial",
@@ -468,7 +469,7 @@ fn mistakes_in_stages_are_reported_with_their_locations() {
 
 #[test]
 fn mistakes_in_phases_are_reported_with_their_locations() {
-    // (fields of the `spec`, fields of the stage, mistakes)
+    // (fields of the chain's `spec`, fields of its stage, expected mistakes)
     let table = [
         (
             "phase: validating",
