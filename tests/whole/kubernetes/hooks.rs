@@ -12,13 +12,13 @@ use tokio::sync::watch;
 
 use crate::webhooks::{certificate, listen};
 
-/// The server's name in a `service`, and its name in URLs.
+/// The names of the webhook server: the one by which a `service` in a configuration refers to it, and the one in URLs.
 const NAMES: [&str; 2] = ["hook.hooks.svc", "hook.hooks"];
 
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) path: String,
-    /// The query parameter `timeout`, in seconds.
+    /// The webhook's timeout in seconds, which the caller sends in the query.
     pub(crate) timeout: u64,
     pub(crate) connection: usize,
     pub(crate) review: Value,
@@ -31,22 +31,22 @@ impl Call {
 }
 
 pub(crate) enum Answer {
-    /// The `response` of a review, to which the server adds `uid`.
+    /// The webhook answers with this `response`, to which the server adds the `uid` of the request.
     Review(Value),
     Text(u16, String),
-    /// The connection is closed without a reply.
+    /// The webhook server closes the connection without a reply.
     HangUp,
-    /// There is no reply, and the connection stays open.
+    /// The webhook server never replies, and keeps the connection open.
     Silence,
 }
 
 impl Answer {
-    /// Returns an allowing response with this patch.
+    /// Returns an answer that allows the request and changes the object by this patch.
     pub(crate) fn patch(patch: &Value) -> Self {
         Self::raw_patch(&patch.to_string())
     }
 
-    /// Returns an allowing response whose patch is an arbitrary string.
+    /// Returns an answer that allows the request. Its patch is this text, which may be invalid.
     pub(crate) fn raw_patch(text: &str) -> Self {
         let patch = BASE64_STANDARD.encode(text);
         Self::Review(json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
@@ -61,11 +61,11 @@ impl Answer {
     }
 }
 
-/// The received calls, which a test can wait for.
+/// The calls that the webhook server has received. A test can wait for further calls.
 pub(crate) struct Arrivals(watch::Receiver<Vec<Call>>);
 
 impl Arrivals {
-    /// Waits until `count` calls with this path prefix have arrived.
+    /// Waits until the webhook server has received `count` calls whose path begins with `path`.
     pub(crate) async fn reach(&mut self, path: &str, count: usize) {
         self.0
             .wait_for(|calls| calls_to(calls, path).count() >= count)
@@ -73,7 +73,7 @@ impl Arrivals {
             .unwrap();
     }
 
-    /// Returns how many calls with this path prefix have arrived.
+    /// Returns how many calls, with a path that begins with `path`, the webhook server has received.
     pub(crate) fn count(&self, path: &str) -> usize {
         calls_to(&self.0.borrow(), path).count()
     }
@@ -83,7 +83,7 @@ fn calls_to<'a>(calls: &'a [Call], path: &'a str) -> impl Iterator<Item = &'a Ca
     calls.iter().filter(move |call| call.path.starts_with(path))
 }
 
-/// A running server, which stops when the test ends.
+/// A running webhook server, which stops when the test ends.
 #[derive(Clone)]
 pub(crate) struct Hooks {
     address: SocketAddr,
@@ -92,7 +92,7 @@ pub(crate) struct Hooks {
 }
 
 impl Hooks {
-    /// Starts a server that speaks HTTP/1.1.
+    /// Starts a webhook server that speaks HTTP/1.1.
     pub(crate) async fn start<A>(
         directory: &Path,
         answer: impl Fn(Call, Arrivals) -> A + Send + Sync + 'static,
@@ -135,14 +135,14 @@ impl Hooks {
         }
     }
 
-    /// Returns the configuration with which Admittance resolves the server's names.
+    /// Returns the part of Admittance's configuration that resolves the names of the webhook server to its address.
     pub(crate) fn resolve(&self) -> String {
         let [service, url] = NAMES;
         let address = self.address;
         format!("webhooks: {{ resolve: {{ {service}: \"{address}\", {url}: \"{address}\" }} }}\n")
     }
 
-    /// Returns the calls with this path prefix in order of arrival.
+    /// Returns the calls whose path begins with `path`, in the order in which they arrived.
     pub(crate) fn calls(&self, path: &str) -> Vec<Call> {
         calls_to(&self.calls.borrow(), path).cloned().collect()
     }
@@ -156,8 +156,8 @@ impl Hooks {
         json!({"url": format!("https://{}{path}", NAMES[1]), "caBundle": self.bundle})
     }
 
-    /// Returns a webhook with this path for all requests, with the failure policy `Fail`. The fields of `with` override
-    /// the default fields.
+    /// Returns a webhook for a configuration. By default, it matches all requests and has the failure policy `Fail`.
+    /// The fields in `with` are added or replace the defaults.
     pub(crate) fn webhook(&self, name: &str, path: &str, with: &Value) -> Value {
         let mut webhook = json!({
             "name": format!("{name}.hooks.example"),
@@ -175,7 +175,7 @@ impl Hooks {
     }
 }
 
-/// Returns a rule that matches every request.
+/// Returns a rule for a webhook configuration that matches every request.
 pub(crate) fn anything() -> Value {
     rule(&["*"], &["*"], &["*"], &["*/*"])
 }
@@ -184,7 +184,7 @@ pub(crate) fn rule(operations: &[&str], groups: &[&str], versions: &[&str], reso
     json!({"operations": operations, "apiGroups": groups, "apiVersions": versions, "resources": resources})
 }
 
-/// Returns a webhook configuration of this phase as one of several YAML documents.
+/// Returns a YAML document, which begins with `---`, with a webhook configuration for this phase.
 pub(crate) fn configuration(phase: &str, name: &str, webhooks: &[Value]) -> String {
     let document = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",

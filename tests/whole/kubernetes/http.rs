@@ -17,7 +17,7 @@ use super::{
 };
 use crate::scene::source;
 
-/// The maximum size of a review in bytes.
+/// The maximum size of an AdmissionReview in bytes.
 const LIMIT: usize = 7 * 1024 * 1024;
 
 /// Returns a minimal chain of each phase.
@@ -44,7 +44,7 @@ dialect: { kubernetes: {} }
 definitions: [chains.yaml]
 ";
 
-/// Serves without TLS, so that the test sees the bytes of replies.
+/// Starts a server without TLS, so that the test can see the bytes of its replies.
 async fn plain(definitions: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
@@ -66,7 +66,7 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "response": {"uid": "u", "allowed": true},
     });
-    // (method, path, Content-Type, Content-Encoding, body, status, words of the message)
+    // (method, path, Content-Type, Content-Encoding, body, expected status, part of the expected message)
     let table: Vec<(&str, &str, Option<&str>, Option<&str>, String, u16, &str)> = vec![
         ("POST", "/admit", JSON, None, right.clone(), 200, ""),
         ("POST", "/admit?timeout=30s", JSON, None, right.clone(), 200, ""),
@@ -383,7 +383,8 @@ async fn a_review_of_seven_mebibytes_is_accepted() {
     stream.write_all(largest.as_bytes()).await.unwrap();
     assert_eq!(status(&mut stream).await, 200);
 
-    // A body whose declared length exceeds the limit is refused before it is sent.
+    // If the head of a request declares a body above the limit, the request is refused before the client sends the
+    // body.
     let mut stream = connect(&server).await;
     let head = format!("{HEAD}content-length: {}\r\n\r\n", LIMIT + 1);
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -399,8 +400,8 @@ async fn a_review_of_seven_mebibytes_is_accepted() {
     }
 }
 
-/// A reply in two segments would take up to 40 ms longer, because the second segment would wait for the acknowledgement
-/// of the first, which kube-apiserver delays.
+/// A reply must not be split into two segments: the second would wait up to 40 ms, until kube-apiserver acknowledges
+/// the first.
 #[tokio::test]
 async fn a_reply_is_sent_in_one_segment_and_the_connection_is_kept() {
     let server = plain(&chains()).await;
@@ -445,7 +446,7 @@ definitions: [chains.yaml]
 ";
     let server = Server::start_in(directory, &format!("{config}{}", hooks.resolve()), &chain).await;
     let client = Arc::new(server.http2_client());
-    // The first request negotiates HTTP/2 by ALPN.
+    // With the first request, the client and the server agree on HTTP/2, so all later requests share its connection.
     let other = server.program.tls_url("/mutate");
     let reply = client.send(request(&other, &POD.review("first"))).await.unwrap();
     assert_eq!((reply.status.as_u16(), reply.version), (200, Version::HTTP_2));
@@ -466,7 +467,8 @@ definitions: [chains.yaml]
     assert_eq!(metrics.sum("admittance_http_connections", &[]), Some(1.0));
 }
 
-/// kube-apiserver presents a certificate if its admission configuration names one.
+/// If kube-apiserver's admission configuration names a client certificate, it presents this certificate to webhook
+/// servers.
 #[tokio::test]
 async fn callers_can_be_required_to_present_a_client_certificate() {
     let directory = tempfile::tempdir().unwrap();

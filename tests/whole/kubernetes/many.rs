@@ -13,7 +13,7 @@ use crate::{
     setting::Setting,
 };
 
-/// The number of chains. Every `EVERY`th chain has a plugin.
+/// The number of chains in the test. One chain in `EVERY` has a plugin.
 const CHAINS: usize = 2000;
 const EVERY: usize = 100;
 
@@ -24,12 +24,13 @@ fn name(number: usize) -> String {
     format!("chain-{number:04}")
 }
 
-/// Returns the chain with this number; `text` is a registry or a message.
+/// Returns the chain with this number. `text` is the message of its denials, or, if it has a plugin, the registry it
+/// allows.
 fn numbered(number: usize, text: &str) -> Value {
     numbered_with(EVERY, number, text)
 }
 
-/// Returns the chain with this number. Every `every`th chain has a plugin.
+/// Returns the chain with this number. It has a plugin if the number is divisible by `every`.
 fn numbered_with(every: usize, number: usize, text: &str) -> Value {
     let mut chain = chain(&name(number), text);
     if number.is_multiple_of(every) {
@@ -41,7 +42,7 @@ fn numbered_with(every: usize, number: usize, text: &str) -> Value {
     chain
 }
 
-/// Returns how many plugins were compiled or loaded from the store.
+/// Returns how many plugins the program has loaded so far, compiled or from the store.
 fn loaded(program: &Admittance) -> usize {
     let is_loaded = |line: &&LogLine| line.message().starts_with("plugin loaded");
     program.log().iter().filter(is_loaded).count()
@@ -86,8 +87,8 @@ async fn a_change_loads_plugins_and_writes_statuses_only_of_changed_chains() {
     }
 }
 
-/// `cargo task soak` runs this test. Every second chain has a plugin with different settings. A replica is ready soon
-/// if the store has the compiled plugins.
+/// Half of the chains have a plugin, each with settings of its own. If the store has the compiled plugins, a replica is
+/// ready soon. Only `cargo task soak` runs this test.
 #[tokio::test]
 async fn thousands_of_chains_are_ready_soon() {
     const LIMIT: Duration = Duration::from_secs(5);

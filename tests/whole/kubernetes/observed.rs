@@ -90,7 +90,8 @@ async fn answer(method: Method, uri: Uri) -> (StatusCode, Json<Value>) {
     if let Some(found) = found {
         return (StatusCode::OK, Json(found));
     }
-    // The server refuses lists. Watches start with a list, so every lookup is a request of its own.
+    // The server refuses lists. As a watch starts with a list, the program cannot watch and sends a request for each
+    // lookup.
     let status =
         json!({"kind": "Status", "status": "Failure", "message": "none", "reason": "NotFound", "code": 404});
     (StatusCode::NOT_FOUND, Json(status))
@@ -133,7 +134,7 @@ async fn a_kyverno_policy_is_replayed_without_the_cluster_and_the_servers() {
     let url = server.program.admin_url("");
     let record = Admittance::run(["record", "--count", "1", "--output", file, "--server", &url]);
     let review = async {
-        // The recording is written shortly after the answer.
+        // The program writes the recording shortly after its reply.
         while !fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n')) {
             assert!(server.review("/admit", &POD.review("u-1")).await.is_allowed());
         }
@@ -142,8 +143,8 @@ async fn a_kyverno_policy_is_replayed_without_the_cluster_and_the_servers() {
     assert_eq!(record.unwrap().code, Some(0));
     let recorded = fs::read_to_string(&path).unwrap();
 
-    // Replaying the unchanged recording gives the same result. Replaying it with a changed value gives another result,
-    // which shows that the replay uses the recorded values.
+    // If the recording is unchanged, its replay has the same result. If a recorded value is changed, the result
+    // differs, so the replay uses recorded values.
     for (known, changed, expected) in [
         ("", "", Some(0)),
         (r#""most":"2""#, r#""most":"3""#, Some(1)),

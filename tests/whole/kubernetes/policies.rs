@@ -12,7 +12,7 @@ fn module(name: &str) -> String {
     format!("file://{}", path.display())
 }
 
-/// Returns a policy for Pods with additional fields of `spec`.
+/// Returns a Kubewarden policy for Pods. `spec` has further fields of its specification.
 fn policy(kind: &str, metadata: &str, module: &str, spec: &str) -> String {
     format!(
         "---
@@ -52,7 +52,7 @@ fn documents() -> String {
             &wapc,
             "  mode: monitor\n  settings: { required: never }\n",
         ),
-        // This policy would change every object, but may not mutate.
+        // This policy changes every object, for which it lacks the permission `mutating`, so it fails.
         policy(
             "AdmissionPolicy",
             "{ name: lies, namespace: liars }",
@@ -64,8 +64,8 @@ fn documents() -> String {
     .concat()
 }
 
-/// Returns a group of policies that allows a Pod if it has a team, or if it has an owner and the mutating policy would
-/// not change it.
+/// Returns a policy group that allows a Pod in two cases: if the Pod has a team, or if it has an owner and the group's
+/// third policy would not change it.
 fn group(wapc: &str, program: &str) -> String {
     format!(
         "---
@@ -122,7 +122,7 @@ async fn kubewarden_policies_are_served() {
     let labels = changed.applied_to(&object)["metadata"]["labels"].take();
     assert_eq!(labels, json!({"team": "a", "checked": "yes"}));
 
-    // The refusal has the message that the namespace's policy specifies.
+    // The document of the policy for this namespace specifies the message of its refusals.
     let (_, refused) = review(&server, "programs", &none, &none).await;
     assert!(refused.message().contains("ask the owners"), "{refused:?}");
     let causes = &refused.response["status"]["details"]["causes"];
@@ -150,7 +150,7 @@ async fn kubewarden_policies_are_served() {
         assert!(!refused.is_allowed(), "{act}");
         assert!(refused.message().contains(says), "{act}: {refused:?}");
     }
-    // The WASI program fails in the same ways as the waPC module.
+    // The policy built as a WASI program reports its failures like the policy built as a waPC module.
     for (act, says) in [
         ("panic", "it was told to panic"),
         ("verify-image", "no signer is named"),
@@ -183,7 +183,7 @@ async fn kubewarden_policy_groups_are_served() {
     );
     for (labels, annotations, says) in [
         (json!({"team": "a"}), none.clone(), ""),
-        // The member `unchanged` would not change this object.
+        // The object has the label that the policy `unchanged` would add, so the policy changes nothing.
         (json!({"owner": "b", "checked": "yes"}), none.clone(), ""),
         (
             json!({"owner": "b"}),
@@ -195,7 +195,7 @@ async fn kubewarden_policy_groups_are_served() {
             json!({"act": "fail"}),
             "plugin labelled of the group: the plugin returned an error: it was told to fail",
         ),
-        // Every member that is called loops until its timeout. The message names the first one.
+        // Each policy of the group that is called loops until its timeout. The message names the first of them.
         (
             json!({"team": "a"}),
             json!({"act": "loop"}),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::server::{Server, Verdict};
 use crate::scene::source;
 
-/// A recorded call of a webhook, with the name of its file.
+/// A call that kube-apiserver sent to a webhook, and the name of the file in which it is recorded.
 struct Exchange {
     file: String,
     query: String,
@@ -33,7 +33,7 @@ fn recorded() -> Vec<Exchange> {
             assert_eq!(call["http"], "HTTP/1.1", "{file}");
             let (_, query) = call["path"].as_str().unwrap().split_once('?').unwrap();
             let headers = call["headers"].as_object().unwrap();
-            // Headers about the connection and the body's encoding no longer apply.
+            // The replay sends a `Host` and a `Content-Length` of its own.
             let kept = headers
                 .iter()
                 .filter(|(name, _)| !["Host", "Content-Length"].contains(&name.as_str()));
@@ -69,61 +69,62 @@ impl Exchange {
     }
 }
 
-/// The changes that the mutating chains make.
+/// How the mutating chains change the object of a recorded request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     None,
-    /// The Pod gets the sidecar, and its own image comes from the mirror.
+    /// The Pod gets a sidecar container, and its own image is taken from the mirror.
     Pod,
-    /// The template of a Deployment is changed like a Pod.
+    /// The Pod template of a Deployment gets the sidecar and the image from the mirror.
     Template,
-    /// The object gets the annotation of the guest `misbehaves`.
+    /// The object gets the annotation that the guest `misbehaves` writes.
     Mark,
 }
 
-/// Whether the validating chain allows the original object. It always allows the changed one.
+/// Whether the validating chain allows the recorded object. It allows every object that the mutating chains have
+/// changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Images {
     Good,
     Refused,
 }
 
-/// (file, number of calls in it, change by the mutating chains, verdict of the validating chain). The rows differ in
-/// the fields of the request that kube-apiserver sets.
+/// (file with recorded calls, number of these calls, change by the mutating chains, verdict of the validating chain).
+/// The calls differ in the fields that kube-apiserver sets in the request.
 const FILES: [(&str, usize, Change, Images); 22] = [
     ("apply-create", 1, Change::Mark, Images::Good),
     ("apply-update", 1, Change::Mark, Images::Good),
-    // The request has no namespace.
+    // This request has no namespace, because a ClusterRole belongs to none.
     ("clusterrole-create", 1, Change::Mark, Images::Good),
-    // The review has no object.
+    // The review of this deletion has no `object`.
     ("cm-delete", 1, Change::None, Images::Good),
-    // The request has no name.
+    // These requests delete all objects of a collection, so they name none.
     ("cm-deletecollection", 3, Change::None, Images::Good),
-    // The image has no tag.
+    // The image in this Deployment has no tag, so the validating chain refuses it.
     ("deploy-create", 1, Change::Template, Images::Refused),
     ("deploy-scale", 1, Change::None, Images::Good),
-    // The request's namespace is the name of the object itself.
+    // The object is a Namespace, and the request's namespace is its own name.
     ("ns-create", 1, Change::Mark, Images::Good),
     ("ns-delete", 1, Change::None, Images::Good),
     ("pod-binding", 1, Change::None, Images::Good),
     ("pod-create", 1, Change::Pod, Images::Good),
     ("pod-create-dryrun", 1, Change::Pod, Images::Good),
-    // The API server generates the name after the call.
+    // The Pod has no name yet, because the API server generates it after calling webhooks.
     ("pod-create-generateName", 1, Change::Pod, Images::Good),
     ("pod-eviction", 1, Change::None, Images::Good),
-    // For CONNECT, the object is the options of the connection and has no metadata.
+    // The request connects to a Pod (CONNECT). Its object is the connection's options, which have no metadata.
     ("pod-exec", 1, Change::None, Images::Good),
     ("pod-patch-merge", 1, Change::None, Images::Good),
     ("pod-patch-noop", 1, Change::None, Images::Good),
     ("pod-status-patch", 1, Change::None, Images::Good),
     ("pod-update", 1, Change::None, Images::Good),
-    // From version 1.37 on, kube-apiserver does not send these reviews to webhooks.
+    // A SubjectAccessReview. From version 1.37 on, kube-apiserver does not send these to webhooks.
     ("sar-create", 1, Change::None, Images::Good),
     ("token-create", 1, Change::Mark, Images::Good),
     ("token-request", 1, Change::None, Images::Good),
 ];
 
-/// Returns the stages of the chain for all resources, and the stages of the chain for a few simple resources.
+/// Returns two mutating chains, one for all resources and one for a few simple resources, and a validating chain.
 fn chains() -> String {
     let (injector, images) = (source("sidecar-injector"), source("image-policy"));
     let guest = source("guest-misbehaves");
@@ -212,7 +213,8 @@ async fn every_recorded_review_is_answered() {
     assert_eq!(sent, expected, "every row was sent");
 }
 
-/// Sends a review to each kind of path, and returns the HTTP version of the replies.
+/// Sends a recorded review to each of the server's paths, and checks the verdicts. Returns the HTTP version of the
+/// replies.
 async fn check(
     server: &Server,
     client: &Client,

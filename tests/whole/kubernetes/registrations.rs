@@ -38,7 +38,7 @@ const NAMESPACE: &str = "admittance-system";
 const SECRET: &str = "admittance-tls";
 const HOST: &str = "admittance.admittance-system.svc";
 
-/// Configuration with which the leader writes webhook configurations and the Pods issue their own certificate.
+/// A configuration in which the leader writes the webhook configurations, and the Pods issue their own certificate.
 const KEPT: &str = "
 dialect:
   kubernetes:
@@ -54,7 +54,7 @@ fn setting() -> Setting {
     setting
 }
 
-/// A replica with its own configuration directory.
+/// A replica of the program, with a directory for its configuration.
 struct Replica {
     directory: TempDir,
     program: Admittance,
@@ -75,12 +75,13 @@ impl Replica {
         SocketAddr::from(([127, 0, 0, 1], url.port_u16().unwrap()))
     }
 
-    /// Returns the message with which this object is denied, as seen by an API server that trusts `bundle`.
+    /// Reviews this object like an API server that trusts `bundle`, and returns the message of the denial.
     async fn message(&self, bundle: &str, resource: ReviewedResource<'_>) -> String {
         self.message_at("/validate", bundle, resource).await
     }
 
-    /// Returns the message with which the chains of this path deny the object.
+    /// Reviews this object at a path of the replica, and returns the message of the denial. The connection trusts
+    /// `bundle`.
     async fn message_at(&self, path: &str, bundle: &str, resource: ReviewedResource<'_>) -> String {
         let review = resource.review("u1").to_string();
         let (stream, _) = connect(self.address(), bundle).await.unwrap();
@@ -178,7 +179,7 @@ fn chain_of(name: &str, resource: &str, message: &str) -> Value {
     chain
 }
 
-/// The path to which the API server sends definitions for validation.
+/// The path of the webhook to which the API server sends definitions, to have them validated before it stores them.
 const DEFINITIONS: &str = "/definitions";
 
 const SECRETS: ReviewedResource<'static> = ReviewedResource {
@@ -206,7 +207,8 @@ async fn webhook_configurations_follow_the_live_chains() {
         json!([NAMESPACE, "kube-system", "kube-node-lease", "monitoring"])
     );
     assert_eq!(setting.server.object(MUTATING, "", NAME), None);
-    // Definitions are resources in this cluster, so another webhook validates them before they are stored.
+    // Definitions are resources of this cluster. Besides the chains' webhook, a second webhook is therefore registered,
+    // which validates definitions before they are stored.
     let all = setting.server.object(VALIDATING, "", NAME).unwrap()["webhooks"].take();
     assert_eq!(all[1]["clientConfig"]["service"]["path"], DEFINITIONS);
     assert_eq!(
@@ -216,7 +218,8 @@ async fn webhook_configurations_follow_the_live_chains() {
     assert_eq!(all[1]["failurePolicy"], "Ignore");
     assert!(replica.message(&bundle(&setting), POD).await.contains("first"));
 
-    // A webhook has rules only for requests that its chains decide about.
+    // The failure policy of this chain is `Ignore`, so it gets a webhook of its own. The rules of each webhook match
+    // only what its chains need.
     let mut ignored = chain_of("secrets", "secrets", "second");
     ignored["spec"]["stages"][0]["failurePolicy"] = json!("Ignore");
     setting.server.put(PLURAL, ignored);
@@ -247,7 +250,8 @@ async fn webhook_configurations_follow_the_live_chains() {
         (&json!(true), &Value::Null)
     );
     assert!(kept["lastWrite"].is_string());
-    // Deleting the last chain removes the webhooks. The counts of writes show that there were no unnecessary writes.
+    // After the last chain is deleted, no webhook is registered. The counts show that the program wrote its
+    // configurations only when they had to change.
     setting.server.delete(PLURAL, "", "secrets");
     until_registered(&setting, &["pods"]).await;
     setting.server.delete(PLURAL, "", "pods");
@@ -260,13 +264,13 @@ async fn webhook_configurations_follow_the_live_chains() {
     let written = metrics.sum("admittance_webhook_configuration_writes_total", &labels);
     assert_eq!(written, Some(6.0));
 
-    // The program lists and watches only objects with these names, so it needs no rights to other objects.
+    // The program lists and watches its own configurations and Secret by name, so it needs no rights to others.
     for verb in ["list", "watch"] {
         let count = |part: &str| setting.server.count(verb, part);
         let all = [VALIDATING, MUTATING, "secrets"].map(|plural| count(&format!("/{plural}?")));
         assert!(all.iter().all(|count| *count > 0), "{verb}: {all:?}");
         let named = [NAME, SECRET].map(|name| count(&format!("fieldSelector=metadata.name%3D{name}")));
-        // The name of the configurations is a prefix of the Secret's name, so the count for it includes requests for
+        // The Secret's name begins with the name of the configurations, so the first count includes the requests for
         // the Secret.
         assert_eq!(named, [all.iter().sum(), all[2]], "{verb}");
         assert_eq!(
@@ -277,8 +281,8 @@ async fn webhook_configurations_follow_the_live_chains() {
     }
 }
 
-/// If webhooks were registered earlier, an API server with the failure policy `Fail` would refuse requests, since no
-/// Pod could answer them.
+/// Before a Pod is ready, no Pod could answer the API server. If a webhook with the failure policy `Fail` were
+/// registered by then, requests would be refused.
 #[tokio::test]
 async fn no_webhook_is_registered_before_a_pod_is_ready() {
     let setting = setting();
@@ -312,8 +316,8 @@ async fn no_webhook_is_registered_before_a_pod_is_ready() {
     until_registered(&setting, &["pods"]).await;
 }
 
-/// If a namespace's chain matches all kinds, it is still not called for other namespaces. No chain is called twice for
-/// a request.
+/// A chain of a namespace is never called for other namespaces, even if it matches all kinds. No request calls a chain
+/// twice.
 #[tokio::test]
 async fn chains_of_a_namespace_are_called_only_for_that_namespace() {
     let setting = setting();
@@ -362,14 +366,14 @@ async fn chains_of_a_namespace_are_called_only_for_that_namespace() {
         assert_eq!(named, [of_team, of_cluster], "{path}: {message}");
     }
 
-    // Without chains of namespaces, the configuration is the same as before they were added.
+    // After the last chain of a namespace is deleted, a single webhook with the path of all chains is registered again.
     setting.server.delete(NAMESPACED, "test", "all");
     let path = || webhooks(&setting, VALIDATING)[0]["clientConfig"]["service"]["path"].take();
     eventually("one webhook for all chains", async || path() == "/validate").await;
     assert_eq!(webhooks(&setting, VALIDATING).as_array().unwrap().len(), 1);
 }
 
-/// Returns a Secret with a certificate that has 10 of its 90 days left, and its CA as PEM.
+/// Returns a Secret with a certificate that is valid for 10 more days of its 90, and the CA of this certificate as PEM.
 fn ending() -> (Value, String) {
     const DAY: Duration = Duration::from_secs(24 * 3600);
     let now = SystemTime::now();
@@ -400,8 +404,8 @@ fn ending() -> (Value, String) {
     (secret, authority.pem())
 }
 
-/// Connects to these replicas until all of them serve a new certificate. A connection trusts only the bundle that was
-/// stored before the connection began, and no handshake may fail.
+/// Connects to these replicas again and again, until all of them present a new certificate. Like the API server, each
+/// connection trusts the CA bundle that was registered shortly before. No handshake may fail.
 async fn until_replaced(setting: &Setting, replicas: &[&Replica]) {
     eventually("a configuration", async || !bundle(setting).is_empty()).await;
     let mut trusted = bundle(setting);
@@ -435,14 +439,16 @@ async fn a_certificate_is_replaced_without_a_failed_handshake() {
     let other = Replica::start(&setting, &config).await;
     until_replaced(&setting, &[&leader, &other]).await;
 
-    // The bundle got the new CA before the new certificate was served, and still has the old one.
+    // The new CA was added to the bundle before a replica presented the new certificate. The old CA is still in the
+    // bundle.
     assert_eq!(authorities(&bundle(&setting)), 2);
     assert!(connect(other.address(), &first).await.is_err());
     let secret = setting.server.object("secrets", NAMESPACE, SECRET).unwrap();
     assert_eq!(secret["data"].as_object().unwrap().len(), 3);
     assert_eq!(setting.server.count("replace", SECRET), 2);
 
-    // A stopping leader leaves the webhook configurations in place, and another replica takes over.
+    // When the leader stops, it does not remove the webhook configurations. Another replica becomes the leader and
+    // maintains them.
     assert_eq!(leader.kept().await["isKeeper"], true);
     leader.program.terminate().unwrap();
     leader.program.ended().await.unwrap();
@@ -486,8 +492,8 @@ async fn webhook_fields_that_the_api_server_drops_are_written_only_once() {
     assert_eq!(webhooks(&setting, VALIDATING)[0].get("matchConditions"), None);
     let named = format!("{VALIDATING}/{NAME}");
     let looked = || setting.server.count("get", &named);
-    // Neither new table changes the webhooks. The leader checks tables one after another, so its check of `second`,
-    // with any writes, has ended when it checks `third`.
+    // These two changes of the chain do not affect its webhook, so the leader must not write. The leader checks changes
+    // one after another: when it looks at the configuration for `third`, it is done with `second`.
     for message in ["second", "third"] {
         let before = looked();
         setting.server.put(PLURAL, everything(message));
@@ -540,7 +546,8 @@ async fn changes_during_an_outage_of_the_api_server_are_written_later() {
     assert_eq!(bundle(&setting), trusted);
 }
 
-/// The PromQL function `increase()` would miss the first failure if the series started with it.
+/// Each counter must exist with the value 0: if it first appeared with the value 1, PromQL's `increase()` would miss
+/// the first failure.
 #[tokio::test]
 async fn failure_counters_start_at_zero() {
     let setting = setting();
@@ -593,7 +600,7 @@ async fn missing_rights_in_the_cluster_are_reported_by_name() {
     setting.server.allow("get", "secrets");
     program.until_serving().await.unwrap();
 
-    // The program serves, and its status names the one configuration that it may not create.
+    // The program serves although it may not create one of the configurations. Its status names that one.
     let is_named = |status: &Value| {
         let problem = status["webhookConfigurations"]["problem"]
             .as_str()

@@ -17,14 +17,14 @@ use crate::{
     setting::{Setting, eventually},
 };
 
-/// The time for which a replica's Lease is valid after its renewal.
+/// The time after which the Lease of a replica expires unless the replica renews it.
 const EXPIRY: SignedDuration = SignedDuration::from_secs(15);
 
-/// The number of times that a replica may renew its Lease before it serves a target that it has prepared. Unlike a
-/// duration, this number also holds on a busy machine.
+/// A replica must serve a target that it has prepared before it has renewed its Lease this often. Unlike a duration,
+/// this limit holds on a busy machine.
 const RENEWALS: usize = 2;
 
-/// Returns an annotation of the Lease of a replica or of the leader.
+/// Returns an annotation of a Lease that a replica or the leader writes.
 fn annotation<'a>(lease: &'a Value, name: &str) -> Option<&'a str> {
     lease["metadata"]["annotations"][format!("admittance.dev/{name}")].as_str()
 }
@@ -33,17 +33,19 @@ fn renewed(lease: &Value) -> Timestamp {
     lease["spec"]["renewTime"].as_str().unwrap().parse().unwrap()
 }
 
-/// Checks all versions of all Leases in the order of their writes, and returns the number of targets. A table may
-/// become the target only when all replicas that serve the previous target have prepared it. No replica may serve a
-/// table before it is the target, put off serving a target that it has prepared, or return to an earlier target. A
-/// killed replica must have a Lease that expires.
+/// Checks all versions of all Leases in the order of their writes, and returns how many targets the leader published. A
+/// target is the table that all replicas are to serve. These are the rules:
+/// - A table becomes the target only when all replicas that serve the previous target have prepared it.
+/// - A replica serves a table only after it has become the target, and then soon.
+/// - A replica never returns to an earlier target.
+/// - A killed replica leaves a Lease that expires.
 ///
-/// A slow replica may serve a target, and report so, after the next target is published, because the leader waits only
+/// A slow replica may report that it serves a target after the next target is published, because the leader waits only
 /// until the replica has prepared the next target.
 fn check_order(setting: &Setting) -> usize {
     let mut targets: Vec<Option<String>> = Vec::new();
     let mut replicas: BTreeMap<String, Value> = BTreeMap::new();
-    // The index of the target that each replica serves.
+    // For each replica, the index of the target that it serves in the list of all targets.
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     let mut late: BTreeMap<String, usize> = BTreeMap::new();
     for (kind, lease) in setting.server.history("leases") {
@@ -56,7 +58,8 @@ fn check_order(setting: &Setting) -> usize {
                 let counts = replicas
                     .values()
                     .filter(|lease| before.is_some() && annotation(lease, "live") == before);
-                // The leader acts on its own report before it writes the report to its Lease.
+                // The leader's own Lease is not checked, because the leader uses its own report before it writes it
+                // there.
                 let leader = &lease["spec"]["holderIdentity"];
                 let served = counts
                     .filter(|replica| replica["spec"]["holderIdentity"] != *leader)
@@ -78,7 +81,7 @@ fn check_order(setting: &Setting) -> usize {
             continue;
         }
         let target = targets.last().and_then(Option::as_deref);
-        // A new Lease has no report yet.
+        // If the Lease is new, there is no earlier version of it with a served table.
         let before = replicas.get(&name).and_then(|before| annotation(before, "live"));
         let live = annotation(&lease, "live");
         let serves = |target: &Option<String>| target.as_deref() == live;
@@ -138,7 +141,7 @@ async fn a_hanging_replica_delays_the_other_replicas_and_is_reported_by_name() {
     let name = own_name(&slow.program).await;
     until_known(&first.program, 2).await;
 
-    // A suspended replica cannot prepare the change.
+    // A suspended replica cannot prepare the change, so the other replicas wait for it.
     slow.program.suspend().unwrap();
     setting.server.put(PLURAL, chain("pods", "second"));
     let waiting = until_waiting(&first.program, &name).await;
@@ -157,7 +160,7 @@ async fn a_hanging_replica_delays_the_other_replicas_and_is_reported_by_name() {
         until_message(server, "second").await;
     }
 
-    // A replica that shuts down does not delay the others.
+    // A replica that shuts down gives up its Lease, so the others do not wait for it.
     slow.program.terminate().unwrap();
     slow.program.ended().await.unwrap();
     setting.server.put(PLURAL, chain("pods", "third"));
@@ -171,12 +174,12 @@ async fn replicas_keep_serving_after_a_kill_and_without_the_api_server() {
     setting.server.put(PLURAL, chain("pods", "first"));
     let [mut leader, mut second, third] = three(&setting).await;
 
-    // The leader is killed while replicas prepare a change. Another replica becomes the leader when the killed one's
-    // Lease has expired.
+    // The leader is killed while the replicas prepare a change. After its Lease has expired, another replica becomes
+    // the leader.
     second.program.suspend().unwrap();
     setting.server.put(PLURAL, chain("pods", "second"));
     until_waiting(&leader.program, "has not prepared").await;
-    // The state appears in the Lease later than in `/v1/status`.
+    // The replica reports in `/v1/status` that it has prepared the change, and a moment later in its Lease.
     eventually("the Lease of the leader says what is prepared", async || {
         let replicas = replicas(&third.program).await;
         let mut known = replicas["replicas"].as_array().into_iter().flatten();
@@ -189,7 +192,7 @@ async fn replicas_keep_serving_after_a_kill_and_without_the_api_server() {
         until_message(server, "second").await;
     }
 
-    // While the API server is down, replicas keep answering and no change goes live.
+    // While the API server is down, replicas answer reviews, but no change goes live.
     setting.server.become_unavailable();
     setting.server.put(PLURAL, chain("pods", "third"));
     for server in [&second, &third] {
@@ -201,7 +204,7 @@ async fn replicas_keep_serving_after_a_kill_and_without_the_api_server() {
         until_message(server, "third").await;
     }
 
-    // A new replica serves the common table when it becomes ready.
+    // By the time a new replica is ready, it serves the table that the other replicas serve.
     let new = start(&setting).await;
     until_ready(&new.program).await;
     assert!(message(&new).await.contains("third"));
@@ -258,7 +261,7 @@ async fn a_replica_with_another_table_is_not_ready_and_is_reported_by_name() {
     for server in &allowing {
         until_ready(&server.program).await;
     }
-    // This replica rejects the chain, so the other replicas wait.
+    // The configuration of this replica does not allow the chain, so the replica rejects it and the others wait.
     let mut strict = start(&setting).await;
     until_ready(&strict.program).await;
     let name = own_name(&strict.program).await;
@@ -290,7 +293,8 @@ async fn a_replica_with_another_table_is_not_ready_and_is_reported_by_name() {
         })
         .await;
     }
-    // A new replica that cannot use the chain neither delays the others nor gets requests.
+    // The other replicas serve the chain before the new one starts. The new replica cannot use the chain, so it does
+    // not become ready, but the others do not wait for it.
     let late = start(&setting).await;
     let known = async || replicas(&late.program).await["target"] != Value::Null;
     eventually("it knows what the others serve", known).await;

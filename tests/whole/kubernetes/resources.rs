@@ -37,8 +37,8 @@ pub(super) async fn start_with(setting: &Setting, additions: &str) -> Server {
     start_as(setting, "", additions).await
 }
 
-/// Starts a server that reads chains from the cluster. `resources` has keys for this source of definitions, and
-/// `additions` has other keys of the configuration.
+/// Starts a server that reads chains from the cluster. `resources` is the content of the section `kubernetes` in the
+/// key `definitions`, and `additions` has further keys of the configuration.
 pub(super) async fn start_as(setting: &Setting, resources: &str, additions: &str) -> Server {
     start_reading(
         setting,
@@ -47,7 +47,7 @@ pub(super) async fn start_as(setting: &Setting, resources: &str, additions: &str
     .await
 }
 
-/// Starts a server. `definitions` is a part of its configuration: the key `definitions`, and any other keys.
+/// Starts a server. `definitions` is the part of its configuration that begins with the key `definitions`.
 pub(super) async fn start_reading(setting: &Setting, definitions: &str) -> Server {
     start_at(setting, definitions, store()).await
 }
@@ -110,7 +110,8 @@ async fn chains_are_read_from_resources() {
     server.until_revision(2).await;
     assert!(server.message().await.contains("second"));
 
-    // The status names an invalid chain, whose last valid version stays in force. Other changes go live.
+    // The status names the chain whose new version is invalid. Its last valid version stays in force, and changes of
+    // other chains go live.
     let mut bad = chain("pods", "third");
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
     setting.server.put(PLURAL, bad);
@@ -130,7 +131,8 @@ async fn chains_are_read_from_resources() {
         .unwrap();
     assert!(server.message().await.contains("second"));
 
-    // `admittance apply` repairs the chain, and keeps fields of the resource that other clients wrote.
+    // `admittance apply` replaces the invalid version in the cluster. Fields of the resource that other clients wrote
+    // are kept.
     let file = write(&server.directory, "new.json", chain("pods", "fifth").to_string());
     let applied = server.run_command(&["apply", "-f", file.to_str().unwrap()]).await;
     assert_eq!(applied.code, Some(0), "{}{}", applied.stdout, applied.stderr);
@@ -144,7 +146,7 @@ async fn chains_are_read_from_resources() {
         listed.stdout
     );
 
-    // While the API server is down, the live table stays live.
+    // While the API server is down, the program serves the chains that were live before.
     setting.server.become_unavailable();
     assert!(server.message().await.contains("fifth"));
     setting.server.become_available();
@@ -215,7 +217,7 @@ pub(super) fn in_namespace(mut chain: Value, namespace: &str) -> Value {
 #[tokio::test]
 async fn chains_of_a_namespace_apply_only_in_that_namespace() {
     let setting = Setting::new();
-    // Rules that match everything are restricted to the chain's namespace.
+    // This chain of the namespace `other` has rules that match everything, but it applies only in its namespace.
     let mut of_other = chain("all", "other");
     of_other["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["*/*"]}]);
     setting.server.put(NAMESPACED, in_namespace(of_other, "other"));
@@ -227,7 +229,8 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
     server.until_revision(2).await;
     assert!(server.message().await.contains("first"));
 
-    // In paths and in arguments of commands, the name of a namespaced chain contains a slash: `test/pods`.
+    // A chain of a namespace is called `test/pods` in paths and arguments of commands, with the namespace before the
+    // slash.
     let verdict = server.review("/validate/test/pods", &POD.review("p1")).await;
     assert!(verdict.message().contains("first"), "{}", verdict.message());
     for arguments in [
@@ -245,7 +248,8 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
         );
     }
 
-    // The status names a capability that the operator has not allowed, and everything else is served.
+    // The chain needs a capability that the operator has not allowed to namespaces. The status names the capability,
+    // and the previous version of the chain is served.
     let mut wanting = in_namespace(chain("pods", "second"), "test");
     wanting["spec"]["stages"][0] = json!({"name": "calls", "webhook": {
         "protocol": "AdmissionReview", "url": "https://elsewhere.example.com/",
@@ -270,7 +274,7 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
         "{mistake}"
     );
     assert!(server.message().await.contains("first"), "its last version stays");
-    // `admittance apply` refuses the capability too, in the unchanged stage and in a renamed one.
+    // `admittance apply` refuses the chain for the same reason, whether or not its stage has a new name.
     for stage in [wanting["spec"]["stages"][0]["name"].clone(), json!("other")] {
         wanting["spec"]["stages"][0]["name"] = stage;
         let file = write(&server.directory, "new.json", wanting.to_string());
@@ -284,7 +288,7 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
     }
 }
 
-/// Returns the review of a definition that is about to be stored.
+/// Returns the AdmissionReview that the API server sends before it stores a definition.
 fn review_of(operation: &str, plural: &str, object: &Value, old: Value) -> Value {
     let kind = object["kind"].as_str().unwrap();
     let resource = format!("admittance.dev/v1alpha1/{plural}");
@@ -294,7 +298,7 @@ fn review_of(operation: &str, plural: &str, object: &Value, old: Value) -> Value
         kind,
     };
     let mut review = subject.review("d1");
-    // The API server adds these fields before it sends the review.
+    // The API server adds these metadata fields before it sends the review.
     let mut object = object.clone();
     object["metadata"]["uid"] = json!("u");
     object["metadata"]["generation"] = json!(1);
@@ -313,7 +317,7 @@ fn review_of(operation: &str, plural: &str, object: &Value, old: Value) -> Value
 #[tokio::test]
 async fn definitions_are_checked_before_they_are_stored() {
     let setting = Setting::new();
-    // A chain that denies everything can still be repaired.
+    // A chain that denies every request must not deny requests that repair definitions.
     let mut all = chain("all", "never");
     all["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["*/*"]}]);
     setting.server.put(PLURAL, all);
@@ -332,7 +336,7 @@ async fn definitions_are_checked_before_they_are_stored() {
         assert!(verdict.is_allowed(), "{path}: {}", verdict.message());
     }
 
-    // Every mistake is reported with its field and how to fix it.
+    // Each mistake in the definition is reported with its field and a fix.
     let mut bad = good.clone();
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
     bad["spec"]["stages"][0]["failurePolicy"] = json!("fial");
@@ -354,7 +358,8 @@ async fn definitions_are_checked_before_they_are_stored() {
         message.lines().count()
     );
 
-    // The validation reports module files that are missing or not modules, and does not contact servers.
+    // If a definition names a module file, the validation checks that it exists and is a module. It does not contact
+    // servers of modules.
     let with_source = |source: &str| {
         let mut chain = good.clone();
         chain["spec"]["stages"][0] = json!({"name": "a", "plugin": {"source": source}});
@@ -373,7 +378,7 @@ async fn definitions_are_checked_before_they_are_stored() {
         }
     }
 
-    // Plugins on this host may use at most 1 GiB of memory.
+    // Plugins may use at most 1 GiB of memory here, so a definition that asks for more is refused.
     let mut large = with_source("oci://127.0.0.1:1/a:1");
     large["spec"]["stages"][0]["plugin"]["memory"] = json!("2GiB");
     let verdict = server.review("/definitions", &create(&large)).await;
@@ -385,7 +390,7 @@ async fn definitions_are_checked_before_they_are_stored() {
         verdict.message()
     );
 
-    // A chain that no request can match is stored with a warning.
+    // If no request can ever match a chain, the chain is stored and the user gets a warning.
     let mut unreached = good.clone();
     unreached["spec"]["rules"] = json!([
         {"operations": ["CREATE"], "apiGroups": ["authentication.k8s.io"], "apiVersions": ["*"], "resources": ["tokenreviews"]},
@@ -398,7 +403,8 @@ async fn definitions_are_checked_before_they_are_stored() {
         "{warnings}"
     );
 
-    // Capabilities that chains of namespaces may not use, invalid exceptions and conflicts are refused.
+    // Three kinds of definitions are refused: chains of a namespace with a capability that is not allowed to them,
+    // invalid exceptions, and conflicts.
     let calls = json!({"name": "calls", "webhook": {
         "protocol": "AdmissionReview", "url": "https://elsewhere.example.com/",
     }});
@@ -429,7 +435,8 @@ async fn definitions_are_checked_before_they_are_stored() {
         verdict.message()
     );
 
-    // An invalid definition that exists may be labelled and repaired, but not replaced by another invalid one.
+    // The stored definition is invalid. It may get a label or be repaired, but another invalid definition may not
+    // replace it.
     let mut labelled = bad.clone();
     labelled["metadata"]["labels"] = json!({"team": "a"});
     let mut other = bad.clone();

@@ -14,7 +14,7 @@ use crate::{
 
 pub(super) const STAGE: &str = "pods/images";
 
-/// Returns a chain with a candidate that always fails and has this rollout.
+/// Returns a chain with this rollout and a candidate that always fails.
 pub(super) fn rolled_out(rollout: &Value) -> Value {
     let mut chain = chain("pods", "");
     let plugin = json!({"source": source("guest-misbehaves"), "settings": {"behaviour": "well-behaved"}});
@@ -31,7 +31,7 @@ async fn rollout(server: &Server) -> Value {
     status["chains"][0]["stages"][0]["candidate"]["rollout"].clone()
 }
 
-/// Waits until all of these replicas report this state and share.
+/// Waits until all of these replicas report that the rollout is in this state, with this share for the candidate.
 async fn until_at(servers: &[&Server], state: &str, share: &str) {
     for server in servers {
         eventually(&format!("{state} {share}"), async || {
@@ -56,7 +56,8 @@ async fn three(start: impl AsyncFn() -> Server) -> [Server; 3] {
     servers
 }
 
-/// Checks that all replicas follow a command sent to one of them, and abort when one of them reaches a limit.
+/// Checks that a command to one replica steers the rollout in all replicas, and that a limit reached in one aborts it
+/// in all.
 async fn is_shared(servers: &[Server; 3]) {
     let [first, second, third] = servers;
     let all = [first, second, third];
@@ -65,7 +66,7 @@ async fn is_shared(servers: &[Server; 3]) {
     until_at(&all, "progressing", "100%").await;
     steer(second, "pause").await;
     until_at(&all, "paused", "100%").await;
-    // Only the last replica gets requests; it reports their results to the others.
+    // All requests go to the last replica, where the candidate fails. The replica reports the failures to the others.
     let name = own_name(&third.program).await;
     eventually("the rollout is aborted", async || {
         third.review("/mutate", &POD.review("p1")).await.is_allowed()
@@ -95,7 +96,7 @@ async fn replicas_agree_on_a_rollout_defined_in_a_resource() {
     setting.server.put(PLURAL, by_uid());
     let servers = three(async || start(&setting).await).await;
     is_shared(&servers).await;
-    // The leader, which learned of the abort from another replica, writes the status and the Event.
+    // The leader writes the abort to the chain's status, although it was another replica that aborted the rollout.
     eventually("the status says so", async || {
         let status = setting.server.object(PLURAL, "", "pods").unwrap()["status"].clone();
         status["rollouts"][0]["state"] == "aborted" && status["rollouts"][0]["attempt"] == 1
@@ -113,7 +114,7 @@ async fn replicas_agree_on_a_rollout_defined_in_a_file() {
     is_shared(&servers).await;
 }
 
-/// The leader is killed during a step. The other replicas stay in this step until a new leader continues.
+/// The leader is killed while a step of the rollout lasts. The replicas stay at this step until a new leader continues.
 #[tokio::test]
 async fn the_next_leader_continues_a_rollout() {
     let setting = Setting::new();

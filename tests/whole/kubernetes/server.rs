@@ -31,7 +31,7 @@ impl Server {
         Self::start_in(directory, &format!("{CONFIG}{additions}"), definitions).await
     }
 
-    /// Starts a server in a directory that already has certificates.
+    /// Starts a server in a directory that has certificates from an earlier start.
     pub(crate) async fn start_in(directory: TempDir, config: &str, definitions: &str) -> Self {
         write(&directory, "chains.yaml", definitions);
         Self::start_with_store(directory, config, store()).await
@@ -49,13 +49,13 @@ impl Server {
         }
     }
 
-    /// Returns another client, which has its own connections and offers HTTP/2.
+    /// Returns a client that has connections of its own and offers HTTP/2 to the server.
     pub(crate) fn http2_client(&self) -> Client {
         let authorities = fs::read_to_string(self.directory.path().join("ca.pem")).unwrap();
         Client::over_http2(trust(&authorities)).unwrap()
     }
 
-    /// Sends a review like kube-apiserver.
+    /// Sends an AdmissionReview to a path of the server, with the headers of kube-apiserver.
     pub(crate) async fn post(&self, path: &str, review: &Value) -> Reply {
         self.client
             .send(request(&self.program.tls_url(path), review))
@@ -94,14 +94,14 @@ pub(crate) fn request(url: &str, review: &Value) -> Request<String> {
         .unwrap()
 }
 
-/// The response in an AdmissionReview.
+/// The `response` in the AdmissionReview that a server sent back.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     pub(crate) response: Value,
 }
 
 impl Verdict {
-    /// Parses the reply to a review, and checks the fields that every valid reply has.
+    /// Parses the server's reply to an AdmissionReview, and checks the fields that every valid reply has.
     pub(crate) fn parse(review: &Value, reply: &Reply) -> Self {
         assert_eq!(reply.status, 200, "{}", reply.text());
         assert_eq!(reply.headers["content-type"], "application/json");
@@ -111,7 +111,8 @@ impl Verdict {
         assert_eq!(answer.get("request"), None);
         let response = answer["response"].take();
         assert_eq!(response["uid"], review["request"]["uid"]);
-        // kube-apiserver rejects an answer that has only one of the fields `patch` and `patchType`.
+        // A reply has either both of the fields `patch` and `patchType` or neither, because kube-apiserver rejects one
+        // alone.
         assert_eq!(
             response.get("patch").is_some(),
             response.get("patchType").is_some()
@@ -146,7 +147,8 @@ impl Verdict {
         Some(serde_json::from_slice(&BASE64_STANDARD.decode(text).unwrap()).unwrap())
     }
 
-    /// Applies the response's patch to the object, with a different implementation of JSON Patch than the program's.
+    /// Returns the object after the response's patch. The patch is applied by another implementation of JSON Patch than
+    /// the program's.
     pub(crate) fn applied_to(&self, object: &Value) -> Value {
         let mut object = object.clone();
         if let Some(patch) = self.patch() {
@@ -160,7 +162,8 @@ impl Verdict {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReviewedResource<'a> {
     pub(crate) operation: &'a str,
-    /// The API group, version, resource and subresource: `apps/v1/deployments/scale`, or `/v1/pods` in the core group.
+    /// The resource of the request with its group, version and subresource: `apps/v1/deployments/scale`, or `/v1/pods`
+    /// in the core group.
     pub(crate) resource: &'a str,
     pub(crate) kind: &'a str,
 }

@@ -23,7 +23,7 @@ fn condition(status: &Value, name: &str) -> (String, String) {
     (text("status"), text("reason"))
 }
 
-/// Waits until the chain's status is about this generation and has this condition, and returns the status.
+/// Waits until the chain's status refers to this generation of the chain and has this condition. Returns the status.
 async fn until(
     setting: &Setting,
     name: &str,
@@ -58,7 +58,7 @@ async fn the_status_of_a_chain_says_whether_it_is_live() {
     }
     until(&setting, "zother", 1, ("Live", "True", "Live")).await;
 
-    // Only the status of the invalid chain has the mistake.
+    // After one of two chains becomes invalid, the mistake is in the status of that chain only.
     let other = setting.server.object(PLURAL, "", "zother").unwrap();
     let mut bad = chain("pods", "second");
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
@@ -81,7 +81,7 @@ async fn the_status_of_a_chain_says_whether_it_is_live() {
             .contains("first")
     );
 
-    // A stage that is in Audit mode or disabled makes the condition `Enforced` false.
+    // If a stage of a chain is in Audit mode or disabled, the chain's condition `Enforced` is false.
     let mut audited = chain("pods", "third");
     audited["spec"]["stages"][0]["mode"] = json!("Audit");
     setting.server.put(PLURAL, audited);
@@ -99,7 +99,7 @@ async fn the_status_of_a_chain_says_whether_it_is_live() {
     assert_eq!(disabled.code, Some(0), "{}", disabled.stderr);
     until(&setting, "zother", 1, ("Enforced", "False", "Disabled")).await;
 
-    // Writing a status causes no further writes.
+    // A written status is a change of the resource, but the leader does not write again because of it.
     assert_eq!(setting.server.count("patch", "pods/status"), 3);
     assert_eq!(setting.server.count("patch", "zother/status"), 2);
     let now = setting.server.object(PLURAL, "", "zother").unwrap();
@@ -123,7 +123,7 @@ async fn only_one_replica_writes_statuses() {
     second.until_revision(2).await;
     assert_eq!(setting.server.count("patch", "pods/status"), 2);
 
-    // When the leader stops, another replica takes over at once, and does not repeat its writes.
+    // When the leader stops, another replica takes over at once. It does not write the statuses again.
     first.program.terminate().unwrap();
     first.program.ended().await.unwrap();
     eventually("another leader", async || leads(&second.program).await).await;
@@ -132,7 +132,7 @@ async fn only_one_replica_writes_statuses() {
     assert_eq!(setting.server.count("patch", "pods/status"), 3);
 }
 
-/// Every replica is at the same step of the rollout as the leader, even a replica that starts without a history.
+/// All replicas are at the same step of a rollout as the leader. This includes a replica that starts without a history.
 #[tokio::test]
 async fn replicas_follow_the_leader_in_a_rollout() {
     let setting = Setting::new();
@@ -169,7 +169,7 @@ async fn replicas_follow_the_leader_in_a_rollout() {
     })
     .await;
 
-    // The next leader continues with the same step.
+    // After the leader stops, the next leader continues with the step that the rollout has reached.
     first.program.terminate().unwrap();
     first.program.ended().await.unwrap();
     eventually("another leader", async || leads(&second.program).await).await;

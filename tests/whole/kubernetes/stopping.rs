@@ -11,7 +11,7 @@ use super::{
     server::{POD, Server, request},
 };
 
-/// A server whose webhook answers once `open` is true.
+/// A server whose webhook answers no call before `open` becomes true.
 struct Held {
     server: Server,
     hooks: Hooks,
@@ -43,7 +43,7 @@ impl Held {
         Self { server, hooks, open }
     }
 
-    /// Sends a review, and waits until it has reached the webhook.
+    /// Sends an AdmissionReview, and waits until the webhook has got it. The webhook does not answer yet.
     async fn in_flight(&self) -> JoinHandle<Reply> {
         let (client, url) = (
             self.server.client.clone(),
@@ -86,7 +86,7 @@ async fn a_review_in_flight_is_answered_and_its_connection_closed() {
     assert_eq!(held.server.program.ended().await.unwrap().code(), Some(0));
 }
 
-/// kube-apiserver sends reviews until it notices that the endpoint was removed.
+/// After a Pod begins to stop, kube-apiserver sends it reviews until it notices that the endpoint was removed.
 #[tokio::test]
 async fn new_connections_are_served_until_the_shutdown_delay_is_over() {
     let mut held = Held::start("1h").await;
@@ -99,7 +99,8 @@ async fn new_connections_are_served_until_the_shutdown_delay_is_over() {
     for (client, is_http1) in [(&held.server.client, true), (&*newcomer, false)] {
         let reply = client.send(request(&quick, &POD.review("late"))).await.unwrap();
         assert_eq!(reply.json().unwrap()["response"]["allowed"], true);
-        // HTTP/2 has no `Connection` header, so its clients are notified later, when the port is closed.
+        // During the delay, clients over HTTP/1.1 are told to close their connections by a header. HTTP/2 has no such
+        // header, so its clients are told when the port is closed.
         let close = reply
             .headers
             .get("connection")

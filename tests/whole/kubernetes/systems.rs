@@ -1,4 +1,4 @@
-//! Policies of other systems that are resources of the cluster.
+//! Policies for other policy systems, such as Gatekeeper, that are resources of the cluster.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,8 @@ fn define_policies(setting: &Setting) {
         .define_kind(version, BINDINGS, "ValidatingAdmissionPolicyBinding", false);
 }
 
-/// Returns a Gatekeeper template in CEL. Each of its constraints denies every Pod with the message in its parameters.
+/// Returns a Gatekeeper template with an expression in CEL. Each constraint of the template denies every Pod, with the
+/// message in the constraint's parameters.
 fn template() -> Value {
     let validations =
         json!([{"expression": "false", "messageExpression": "string(variables.params.message)"}]);
@@ -91,7 +92,8 @@ async fn policies_stored_in_the_cluster_are_evaluated() {
     setting.server.put(BINDINGS, binding("stray", "gone"));
     let server = start_reading(&setting, DEFINITIONS).await;
     assert!(server.message().await.contains("by a policy"));
-    // The status reports a binding whose policy does not exist. Such a binding delays no change.
+    // The status reports that a binding names a policy that does not exist. Changes of other definitions go live
+    // nevertheless.
     until_bad(
         &server,
         "validatingadmissionpolicybindings.admissionregistration.k8s.io/stray",
@@ -99,8 +101,8 @@ async fn policies_stored_in_the_cluster_are_evaluated() {
     .await;
     setting.server.put(POLICIES, policy("by another"));
     until_message(&server, "by another").await;
-    // The status names a policy whose new version is invalid. Its last valid version stays in force, and chains go live
-    // despite it.
+    // The status names a policy whose new version is invalid. The last valid version of the policy stays in force, and
+    // changes of chains go live.
     let has_chain = |status: &Value| {
         let chains = status["chains"].as_array();
         chains.is_some_and(|chains| chains.iter().any(|chain| chain["name"] == "zother"))
@@ -117,7 +119,7 @@ async fn policies_stored_in_the_cluster_are_evaluated() {
     server.program.until_status("the chain", has_chain).await.unwrap();
     assert!(server.message().await.contains("by another"));
 
-    // The policies belong to another system, so the program writes neither them nor their statuses.
+    // The program does not own these policies, so it refuses to change them and writes no status to them.
     let name = "ValidatingAdmissionPolicyBinding/stray";
     let told = server.run_command(&["delete", name]).await;
     assert!(
@@ -137,7 +139,7 @@ async fn policies_stored_in_the_cluster_are_evaluated() {
         assert_eq!(there.get("status"), None);
     }
 
-    // A deleted policy no longer denies requests, and the other policies still do.
+    // After its binding is deleted, the policy no longer denies requests. The chain still does.
     setting.server.delete(BINDINGS, "", "all");
     until_message(&server, "by a chain").await;
 }
@@ -160,14 +162,14 @@ async fn kinds_of_constraints_can_be_added_and_removed_while_running() {
         .define_kind("constraints.gatekeeper.sh/v1beta1", "never", "Never", false);
     setting.server.put("never", constraint(json!("first")));
     until_message(&server, "[never] first").await;
-    // A constraint that does not fit its template is reported, and the last valid version of the constraint stays in
-    // force.
+    // If a constraint does not fit its template, the status reports it, and the constraint's last valid version stays
+    // in force.
     setting.server.put("never", constraint(json!(1)));
     until_bad(&server, "never.constraints.gatekeeper.sh/never").await;
     assert!(server.message().await.contains("first"));
     setting.server.put("never", constraint(json!("second")));
     until_message(&server, "second").await;
-    // Deleting a template also deletes the kind of its constraints.
+    // Deleting a template deletes the kind of its constraints, and thus all of its constraints.
     setting.server.delete(TEMPLATES, "", "never");
     setting.server.remove_kind("never");
     eventually("the end of the constraint", async || {

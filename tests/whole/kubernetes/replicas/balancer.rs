@@ -20,16 +20,16 @@ use crate::{
     setting::PATIENCE,
 };
 
-/// The interval and the timeout of readiness probes.
+/// The interval at which the balancer probes whether replicas are ready, and the timeout of a probe.
 const PROBE: Duration = Duration::from_millis(50);
 const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
-/// Distributes requests over the ready replicas.
+/// Distributes requests of clients over the ready replicas.
 ///
 /// Like other load balancers, it sends nothing to a replica that is not ready or accepts no connections, until the
-/// replica is ready again. If a connection breaks before the head of a reply, the balancer sends the request to another
-/// replica, since reviews may be repeated. If it breaks later, the request is lost, since the client may have seen part
-/// of the reply.
+/// replica is ready again. If a connection breaks before the head of the reply, the balancer repeats the request at
+/// another replica, which is allowed for reviews. If it breaks later, the request is lost, because the client may have
+/// seen a part of the reply.
 pub(super) struct Balancer {
     shared: Arc<Shared>,
     clients: Vec<JoinHandle<Vec<Answer>>>,
@@ -44,7 +44,7 @@ struct Shared {
     repeated: AtomicUsize,
 }
 
-/// A replica as the balancer sees it.
+/// A replica to which the balancer sends requests.
 struct Backend {
     ready: String,
     review: String,
@@ -58,12 +58,12 @@ struct Backend {
 pub(super) struct Answers {
     /// All answers in the order in which clients received them.
     all: Vec<Answer>,
-    /// The number of requests sent to a second replica because the first was unreachable.
+    /// How many requests the balancer has repeated at a second replica, because the first was unreachable.
     pub(super) repeated: usize,
 }
 
 impl Balancer {
-    /// Starts a balancer for these replicas with this number of clients.
+    /// Starts a balancer in front of these replicas, and this number of clients that send reviews through it.
     pub(super) fn start(servers: &[Server], clients: usize) -> Self {
         let mut balancer = Self {
             shared: Arc::default(),
@@ -79,7 +79,7 @@ impl Balancer {
         balancer
     }
 
-    /// Adds a replica. One that has exited never becomes ready again.
+    /// Adds a replica to the balancer. A replica that has exited can stay: it never becomes ready again.
     pub(super) fn add(&mut self, server: &Server) {
         let authorities = std::fs::read_to_string(server.directory.path().join("ca.pem")).unwrap();
         let trust = Trust {
@@ -106,7 +106,7 @@ impl Balancer {
         backend.answered.load(Ordering::SeqCst)
     }
 
-    /// Stops the clients after each has got the answers to all of its requests.
+    /// Stops the clients when they have all their answers, and returns the answers.
     pub(super) async fn stop(self) -> Answers {
         self.shared.is_over.store(true, Ordering::SeqCst);
         let mut all = Vec::new();
@@ -133,7 +133,7 @@ impl Shared {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Returns the next ready replica in turn.
+    /// Returns the next replica in turn that is ready.
     fn next(&self) -> Option<Arc<Backend>> {
         let backends = self.backends();
         let ready: Vec<_> = backends
@@ -145,7 +145,7 @@ impl Shared {
         Some(ready[next].clone())
     }
 
-    /// Sends a review, and returns the answer with the replica that gave it.
+    /// Sends a review through the balancer. Returns the replica that answered, and its answer.
     async fn answer(&self) -> (Arc<Backend>, Answer) {
         let review = POD.review("load");
         loop {
@@ -169,8 +169,7 @@ impl Shared {
     }
 }
 
-/// Sends a request every 5 ms, or after the previous answer if that is later. No replica may return to an earlier
-/// table.
+/// Sends one review after another, at most one every 5 ms, and checks that no replica returns to an earlier table.
 async fn send(shared: Arc<Shared>) -> Vec<Answer> {
     let mut answers = Vec::new();
     let mut newest: BTreeMap<String, u32> = BTreeMap::new();

@@ -19,23 +19,24 @@ use crate::{
     setting::{Setting, eventually},
 };
 
-/// The time for which the API server is down in a soak test.
+/// How long the API server is down when `cargo task soak` runs the test.
 const MINUTE: Duration = Duration::from_secs(60);
 
 const CLIENTS: usize = 4;
 
-/// The pause before each chunk of a slow download.
+/// The pause before each chunk of a module that the slow replica downloads.
 const SLOWLY: Duration = Duration::from_secs(1);
 
 struct Fleet {
     setting: Setting,
     modules: ModuleServer,
-    /// The store of the fast replicas, which share a node, and the store of the slow one.
+    /// Two directories for compiled plugins: one is shared by the fast replicas, as if they ran on one node, and one
+    /// belongs to the slow replica.
     stores: [TempDir; 2],
-    /// The replicas; the last one is slow.
+    /// The running replicas. The last one is slow, because it has to download modules.
     servers: Vec<Server>,
     balancer: Balancer,
-    /// The version in the chain's current answer.
+    /// The version that the live chain writes into its answers.
     version: u32,
     is_soak: bool,
 }
@@ -94,7 +95,8 @@ impl Fleet {
         }
     }
 
-    /// Returns the index of a replica that shares the store: the leader if `is_leader`, or else another one.
+    /// Returns the index of a replica among those that share a store: the leader if `is_leader`, and otherwise one that
+    /// is not the leader.
     async fn place(&self, is_leader: bool) -> usize {
         let mut place = None;
         eventually("a replica that leads, or not", async || {
@@ -145,8 +147,8 @@ impl Fleet {
         self.until_changed().await;
     }
 
-    /// Waits for the replica on the other node, which has to download the new module. The others already have it in
-    /// their store.
+    /// Changes the module, and checks that all replicas wait for the slow one. The slow replica has to download the new
+    /// module, which the others have in their store.
     async fn wait_for_slow_replica(&mut self) {
         let module = Versions::find().unwrap().module(1);
         let digest = Digest::of(&module).to_string();
@@ -239,7 +241,8 @@ async fn changes_under_load_go_live_everywhere_at_once() {
             "{overlap:?} after version {before}"
         );
     }
-    // All replicas report the target's hash, and their metrics agree.
+    // All replicas serve the target: each reports the same hash for its table and for the target, and so do its
+    // metrics.
     let hash = servers[0].program.status().await.unwrap()["hash"].clone();
     for server in &servers {
         let status = server.program.status().await.unwrap();
