@@ -20,10 +20,11 @@ use tokio::{
 use self::port::AgentPort;
 use crate::{arguments::word, files, logging, remote::ServerUrl};
 
-/// Connect the Kubernetes cluster that this program runs in to a gateway: report its credentials, and open a tunnel.
+/// Connect the Kubernetes cluster in which this program runs to a gateway: send the cluster's credentials to the
+/// gateway, and open a tunnel.
 ///
 /// `admittance kubernetes manifests --agent` prints the manifests that install the agent. The gateway gets the token of
-/// the service account. The account must be allowed to impersonate users and groups, and nothing else.
+/// the agent's service account. This account must be allowed to impersonate users and groups, and nothing else.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance agent --gateway https://gateway.example.com --cluster-id plain-dev --register-token-file token")]
@@ -47,9 +48,9 @@ pub(crate) struct Arguments {
     /// contain the PEM itself.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// The URLs at which the gateway or, with the tunnel, this agent reaches the API servers. May be given more than
-    /// once, and with `;` between URLs [default: the endpoints of the Service `kubernetes`, which are listed in each
-    /// period].
+    /// A URL of the cluster's API server, which the gateway calls, or this agent if there is a tunnel. May be given
+    /// more than once, or with `;` between URLs [default: the endpoints of the Service `kubernetes`, which are listed
+    /// in each period].
     #[arg(
         long,
         visible_alias = "external-proxy-addresses",
@@ -65,20 +66,21 @@ pub(crate) struct Arguments {
         default_value = "/var/run/secrets/kubernetes.io/serviceaccount"
     )]
     service_account: PathBuf,
-    /// Report the token and the CA in the current context of this kubeconfig instead of the service account's.
+    /// Report the token and the CA in the current context of this kubeconfig, instead of those of the service account.
     #[arg(long, value_name = "FILE", conflicts_with = "service_account")]
     kubeconfig: Option<PathBuf>,
-    /// Refused, because without verifying the gateway's certificate, anyone between agent and gateway could take the
-    /// cluster's token.
+    /// An option of bcs-kube-agent that is refused: if the gateway's certificate were not verified, anyone between
+    /// agent and gateway could take the cluster's token.
     #[arg(long = "insecureSkipVerify", num_args = 0..=1, default_missing_value = "true")]
     insecure_skip_verify: Option<bool>,
     /// Serve /healthz, /readyz and /metrics on this address [default: none].
     #[arg(long, value_name = "HOST:PORT", value_parser = crate::arguments::socket_address, env = "ADMITTANCE_LISTEN_ADDR")]
     listen_addr: Option<SocketAddr>,
-    /// The interval at which the credentials are read and reported: a duration, or a number of seconds.
+    /// The interval at which the agent reads the cluster's credentials and reports them: a duration, or a number of
+    /// seconds.
     #[arg(long, visible_alias = "periodsync", value_name = "DURATION", default_value = "60s", value_parser = period)]
     period: Duration,
-    /// Open no tunnel: the gateway connects to the addresses of --api-server.
+    /// Open no tunnel, so that the gateway connects to the addresses of --api-server itself.
     #[arg(long)]
     no_tunnel: bool,
     /// The level of log lines, or a filter (`info,admittance=debug`).

@@ -17,7 +17,8 @@ use crate::files;
 
 pub(crate) fn word<W: Keyword + Send + Sync>() -> impl TypedValueParser<Value = W> {
     PossibleValuesParser::new(W::KEYWORDS.iter().map(|(word, _)| *word)).try_map(|text| {
-        // clap has already compared the text with the keywords, case-sensitively unless the argument ignores case.
+        // clap has compared the text with the keywords before this is called, and has ignored their case if the
+        // argument does so.
         let found = W::KEYWORDS
             .iter()
             .find(|(word, _)| word.eq_ignore_ascii_case(&text));
@@ -39,7 +40,7 @@ pub(crate) fn existing(text: &str) -> Result<PathBuf, String> {
             let near = did_you_mean(&path.file_name().unwrap_or_default().to_string_lossy(), names);
             Err(format!("there is no such file or directory{near}"))
         }
-        // Problems other than a missing file are reported when the file is read.
+        // Only a missing file is reported here. Every other problem with the path is reported when the file is read.
         _ => Ok(path),
     }
 }
@@ -74,7 +75,8 @@ pub(crate) fn definitions_or_configured(given: &[PathBuf], config: Option<&Confi
     }
 }
 
-/// Reads the texts of these files and directories. For `-`, the text is `input`, which comes from standard input.
+/// Reads the definition texts in these files and directories. For the path `-`, reads the text from `input`, which is
+/// standard input.
 pub(crate) fn read_definitions(
     paths: &[PathBuf],
     input: &mut impl Read,

@@ -19,10 +19,11 @@ use crate::{arguments, cluster::ClusterArguments, host, logging, progress, repla
 
 /// Run the objects of a cluster through chains, and show what the chains would refuse or change.
 ///
-/// Each object is run as if it were created, and as if it were updated without a change, wherever the rules of a chain
-/// match these operations. Lookups find what the cluster has. Nothing is written to the cluster. With a configuration
-/// whose upstream has `lists`, such as Nomad or BCS, the objects in these lists are run instead. Exits with 0 when no
-/// object would be refused, and with 1 when an object would be, or when a resource could not be listed.
+/// Each object is evaluated as if it were created, and as if it were updated without a change, if the rules of a chain
+/// match that operation. Plugins' lookups are answered from the cluster. Nothing is written to the cluster. If the
+/// configuration has an upstream with `lists`, such as Nomad or BCS, the objects in these lists are evaluated instead
+/// of the objects of a cluster. Exits with 0 when no object would be refused, and with 1 when an object would be
+/// refused or a resource could not be listed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance audit chains/
@@ -43,13 +44,13 @@ pub(crate) struct Arguments {
     /// the rules of a chain match].
     #[arg(long, value_name = "RESOURCE")]
     resource: Vec<String>,
-    /// Audit only the objects in this namespace, and no cluster-scoped ones.
+    /// Audit only the objects in this namespace, and no objects without a namespace.
     #[arg(long, short, value_name = "NAMESPACE")]
     namespace: Option<String>,
-    /// The user of the requests.
+    /// The user who seems to create and update the objects.
     #[arg(long, value_name = "NAME", default_value = "")]
     user: String,
-    /// A group of the user. May be given more than once.
+    /// A group of this user. May be given more than once.
     #[arg(long, value_name = "NAME")]
     group: Vec<String>,
     /// The maximum number of requests per second that are sent to the API server or the upstream to read objects.
@@ -58,15 +59,15 @@ pub(crate) struct Arguments {
     /// The number of objects in a page of a list.
     #[arg(long, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     page: u32,
-    /// Call the webhooks of the chains for each object, as live traffic does. Without this option, chains with webhooks
+    /// Call the webhooks of the chains for each object, as for live requests. Without this option, chains with webhooks
     /// are refused.
     #[arg(long)]
     call_webhooks: bool,
-    /// A configuration of `serve`, for its settings of modules, signatures and webhook addresses, and for the lists of
-    /// its upstream.
+    /// A configuration file of `serve`. The audit takes from it the settings for modules, signatures and webhook
+    /// addresses, and `upstream.lists`, which names the objects to read from the upstream.
     #[arg(long, value_name = "FILE", value_parser = arguments::existing)]
     config: Option<PathBuf>,
-    /// The directory of modules and their compiled forms [default: the user's cache directory].
+    /// The directory in which modules and their compiled forms are stored [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
     /// The output format.
@@ -143,7 +144,7 @@ async fn audit_cluster(
                     auditor.audit(&resource, requests, add).await;
                 }
                 Ok(None) => break,
-                // This resource is not audited further, but the next ones are.
+                // If one resource cannot be audited, the audit continues with the next one.
                 Err(error) => {
                     report.not_listed(resource.name(), &error.to_string());
                     break;
@@ -225,7 +226,7 @@ fn spinner() -> ProgressBar {
     )
 }
 
-/// Builds a table of these chains. Its lookups read `cluster`, if there is one.
+/// Builds a table of these chains. If `cluster` is given, lookups of the chains read it.
 async fn table(
     arguments: &Arguments,
     config: Option<&Config>,

@@ -27,10 +27,10 @@ use crate::{
 
 /// Measure a plugin or a chain in the sandbox, without a server.
 ///
-/// Requests go through the hooks one after the other, on one core; each call of a plugin has its own instance, as under
-/// `serve`. INSTANCE is the time in which instances of plugins are created and ended, GUEST the time in which they
-/// compute, and MEMORY the size of the pages that they write, each of which is copied for a call. With --compare,
-/// rounds of the two versions alternate, and the verdict says whether the difference is more than noise.
+/// Requests go through the hooks one after the other, on one core. Each call of a plugin has its own instance, as under
+/// `serve`. INSTANCE is the time for creating and ending the instances of plugins, GUEST the time in which the plugins
+/// compute, and MEMORY the size of the memory pages that they write, because each written page is copied. With
+/// --compare, the two versions are measured in turns, and the verdict says whether the difference is more than noise.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance bench images.wasm pod.yaml --settings '{\"refuseLatest\": true}'
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     hooks: HookArguments,
     #[command(flatten)]
     requests: RequestArguments,
-    /// Another version to compare with: a plugin that gets the same settings and grants, or another chain.
+    /// Another version to compare with: a plugin that gets the settings and grants of the first, or another chain.
     #[arg(long, value_name = "CHAIN|PLUGIN", value_parser = modules::hooks)]
     compare: Option<PathBuf>,
     /// The time for which each version is measured, such as 5s or 1m.
@@ -55,13 +55,14 @@ pub(crate) struct Arguments {
     log: String,
 }
 
-/// The duration of a round: long enough for thousands of calls, short enough that disturbances affect both versions.
+/// The duration of a round, in which each version is measured once: long enough for thousands of calls, and short
+/// enough that a disturbance of the machine affects both versions.
 const ROUND: Duration = Duration::from_millis(50);
 
-/// The minimum number of rounds of each version in a comparison.
+/// The minimum number of rounds for a comparison of two versions.
 const LEAST_ROUNDS: u32 = 12;
 
-/// The number of requests for which memory is measured. The same number of requests is sent first, to warm up.
+/// The number of requests for which the written memory is measured. As many requests are sent before them, to warm up.
 const MEMORY_REQUESTS: usize = 5;
 
 struct BenchedVersion {
@@ -70,7 +71,7 @@ struct BenchedVersion {
     meter: Arc<Meter>,
     request_times: Vec<Duration>,
     costs: Vec<CallCost>,
-    /// The number of bytes that plugins write per request.
+    /// The number of bytes that the version's plugins write per request; `None` if it could not be measured.
     touched: Option<u64>,
     round_medians: Vec<Duration>,
 }
@@ -125,7 +126,8 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a request that fails or that no chain matches, because its time says nothing about the hooks.
+/// Returns an error if the request fails or no chain matches it, because its duration would say nothing about the
+/// hooks.
 async fn check(table: &Table, found: &LocatedRequest) -> Result<(), String> {
     let place = &found.place;
     let outcome = table.admit(found.request.clone()).await;
@@ -157,7 +159,8 @@ async fn touched_bytes(table: &Table, meter: &Meter, requests: &[LocatedRequest]
     quantile(&touched, 0.5)
 }
 
-/// Measures all versions in each round, in alternating order. The first rounds are warm-up.
+/// Measures all versions in each round. Their order is reversed from round to round, and the first rounds do not count,
+/// because they warm up the machine.
 async fn measure(versions: &mut [BenchedVersion], requests: &[Request], time: Duration) {
     const WARM_UP: u32 = 4;
     let rounds = u32::try_from(time.as_nanos() / ROUND.as_nanos())
@@ -175,14 +178,14 @@ async fn measure(versions: &mut [BenchedVersion], requests: &[Request], time: Du
         }
         versions.reverse();
     }
-    // Each round has reversed the versions. One more reversal after an odd number of rounds restores the order of the
-    // arguments.
+    // The loop has reversed the versions after each round. After an odd number of rounds, one more reversal restores
+    // the order in which they were given.
     if WARM_UP.saturating_add(rounds) % 2 == 1 {
         versions.reverse();
     }
 }
 
-/// Runs one round; returns the durations of its requests and the costs of plugin calls.
+/// Runs one round of a version. Returns the duration of each request, and the cost of each call of a plugin.
 async fn run_round(version: &BenchedVersion, requests: &[Request]) -> (Vec<Duration>, Vec<CallCost>) {
     let started = Instant::now();
     let (mut times, mut costs) = (Vec::new(), Vec::new());

@@ -54,15 +54,15 @@ pub(crate) struct Arguments {
     /// directory, created if it does not exist].
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Replace existing certificates, but not the CA.
+    /// Replace certificates that exist, but keep the CA.
     #[arg(long)]
     force: bool,
-    /// Replace existing certificates that have less than a third of their validity left, that have other names, or that
-    /// the CA did not sign. Other certificates and the CA are kept.
+    /// Replace certificates that have less than a third of their validity left, that are for other names, or that the
+    /// CA did not sign. Keep all other certificates, and the CA.
     #[arg(long, conflicts_with = "force")]
     renew: bool,
-    /// Replace the CA in the directory with a new one. ca.pem then holds the new and the previous CA; existing
-    /// certificates are kept.
+    /// Replace the CA in the directory with a new one. Then ca.pem holds the new and the previous CA, so that
+    /// certificates of the previous CA, which are kept, remain trusted.
     #[arg(long, conflicts_with_all = ["force", "renew", "ca"])]
     new_ca: bool,
     /// The output format.
@@ -95,7 +95,7 @@ fn creation_error(what: impl Display) -> impl FnOnce(rcgen::Error) -> String {
     move |error| format!("{what} cannot be made: {error}")
 }
 
-/// The report advises making a new CA if the current one is valid for less than this time.
+/// If the CA is valid for less than this time, the report advises making a new one.
 const LAST_YEAR: Duration = Duration::days(365);
 
 /// Makes and writes all certificates. If that fails, existing files are unchanged.
@@ -178,7 +178,7 @@ fn planned(
     Ok(planned)
 }
 
-/// Reads or creates the CA to sign with, and returns whether it is new.
+/// Reads the CA that signs the certificates, or creates it if it does not exist. Returns whether it is new.
 fn authority(
     files: &CertificateFiles,
     arguments: &Arguments,
@@ -204,8 +204,8 @@ fn authority(
                 return Ok((authority, false));
             }
             let authority = Authority::succeeding(&certificates, &key, now).map_err(unusable)?;
-            // The certificates are replaced before the key. After an interruption, ca.pem contains both CAs, and the
-            // key still belongs to the previous CA.
+            // ca.pem is replaced before the key of the CA. If the program is interrupted in between, ca.pem contains
+            // both CAs, and the key belongs to the previous one, so both files remain usable.
             let certificates = FileDraft::new(&files.certificate, authority.pem.as_bytes(), PUBLIC)?;
             let key = FileDraft::new(&files.key, authority.key_pem().as_bytes(), SECRET)?;
             certificates.publish(true)?;

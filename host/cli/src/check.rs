@@ -39,9 +39,9 @@ pub(crate) struct Arguments {
     /// Files with definitions, or directories, whose *.yaml, *.yml and *.json files are read.
     #[arg(value_name = "FILE", value_parser = existing)]
     files: Vec<PathBuf>,
-    /// A configuration of `serve`, which is checked too, with the definitions that it names [default: admittance.yaml
-    /// here, if no FILE is given]. Its settings of modules and signatures apply, and so do the permissions that it gives
-    /// to namespaced chains in the cluster.
+    /// A configuration of `serve` to check together with the definitions that it names [default: admittance.yaml here,
+    /// if no FILE is given]. Its settings for modules and signatures are used to load plugins, and the permissions that
+    /// it gives to namespaced chains of the cluster apply to the files too.
     #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// Check only the documents; load no plugins.
@@ -100,12 +100,12 @@ enum CheckReport {
     Valid {
         definitions: Definitions,
         warnings: Vec<String>,
-        /// The definition stores that were not read.
+        /// The stores of definitions that `check` did not read, such as ZooKeeper.
         unchecked: Vec<String>,
     },
     Documents {
         mistakes: Mistakes,
-        /// Warnings about plain values that YAML 1.1 and YAML 1.2 read differently.
+        /// Warnings about values without quotes that YAML 1.1 and YAML 1.2 read differently.
         warnings: Vec<String>,
     },
     Stages(Vec<StageMistake>),
@@ -116,14 +116,14 @@ struct StageMistake {
     location: Location,
     chain: Arc<str>,
     stage: Arc<str>,
-    /// Whether the mistake is in the stage's candidate.
+    /// Whether the mistake is in the candidate of the stage, not in its plugin.
     candidate: bool,
     message: String,
 }
 
 impl StageMistake {
-    /// Returns a mistake for each setting that the plugin rejected. If it rejected none, returns one for the whole
-    /// stage.
+    /// Returns a mistake for each setting that the plugin rejected. If the error is not about settings, returns one
+    /// mistake for the whole stage.
     fn all_of(error: &StageError) -> Vec<Self> {
         let of = |location, message| Self {
             location,
@@ -140,8 +140,8 @@ impl StageMistake {
             )];
         };
         let problems = mistakes.iter().map(|mistake| {
-            // If the setting is itself a text of several lines, such as a Rego policy, the plugin reports the line
-            // within that text.
+            // If the setting is a text of several lines, such as a Rego policy, the plugin reports a line number within
+            // that text.
             let place = mistake
                 .message
                 .strip_prefix("line ")
@@ -173,8 +173,9 @@ impl fmt::Display for StageMistake {
     }
 }
 
-/// Rewrites an error so that each mistake in a stage names the field to correct, as in the output of `check`. An error
-/// about an unreachable server is returned unchanged, because it is not about a field and has another exit code.
+/// Rewrites an error so that each mistake in a stage names the field to correct, as in the output of `check`. If the
+/// error is about an unreachable server, returns it unchanged, because it is not about a field and has an exit code of
+/// its own.
 pub(crate) fn at_fields(error: Error) -> Box<dyn std::error::Error + Send + Sync> {
     match &error {
         Error::Stages(errors) if !error.is_transient() => {
@@ -198,8 +199,8 @@ fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
         }
     };
     if !arguments.documents_only {
-        // The host loads only the plugins of stages. Plugins that no stage calls are added as stages, so that they are
-        // loaded too.
+        // The host loads only the plugins of stages. A plugin that no stage calls is added as a stage, so that it is
+        // loaded and checked.
         let builder = host::builder(config.as_ref(), arguments.store.clone());
         let with_idle = definitions.chains.iter().cloned().map(|mut chain| {
             chain.stages.append(&mut chain.idle);
@@ -227,8 +228,8 @@ fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
         .flat_map(|chain| chain.warnings().into_iter().chain(chain.unreached(&reach)));
     let now = Moment::now();
     let of_exceptions = definitions.exceptions.iter().flat_map(|exception| {
-        // The stage of an exception may be in a store that is not read. If all stores are read, an unknown stage is a
-        // mistake.
+        // An exception may name a stage of a store that is not read. Then an unknown stage is only a warning; if all
+        // stores are read, it is a mistake.
         let unknown = exception.unknown(&definitions.chains);
         exception.warning(now).into_iter().chain(unknown)
     });
@@ -274,8 +275,9 @@ fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mis
     mistakes.into_result((definitions, config))
 }
 
-/// Returns a mistake for each feature that a namespaced chain uses although the configuration forbids it to namespaced
-/// chains of the cluster. Files that the configuration names belong to the operator, so they are not limited.
+/// Returns a mistake for each feature that a namespaced chain uses although the configuration forbids it to such chains
+/// of the cluster. Chains in files that the configuration names may use all features, because these files belong to the
+/// operator.
 fn not_allowed(config: &Config, definitions: &Definitions) -> Vec<Mistake> {
     let namespaced = config.definitions.iter().find_map(|place| place.namespaced());
     let is_given = |chain: &&ChainDefinition| {
@@ -412,8 +414,8 @@ mod tests {
         let chain = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: a }\nspec:\n  rules: \
                      [{ operations: [UPDATE], resources: [services], kinds: [Service] }]\n  stages: [{ name: s, plugin: \
                      { source: 'file:s.wasm' } }]\n";
-        // (configuration, name of the chain's file, the chain's text, whether both are valid, the only warning or
-        // mistake)
+        // (configuration, file name of the chain, text of the chain, whether configuration and chain are valid, the
+        // only warning or mistake)
         for (config, name, chain, is_valid, expected) in [
             (config.to_owned(), "a.yaml", chain.to_owned(), true, None),
             (

@@ -12,7 +12,7 @@ pub(crate) struct ClusterArguments {
     /// The kubeconfig of the cluster [default: the one that kubectl would use].
     #[arg(long, value_name = "FILE", value_parser = existing)]
     kubeconfig: Option<PathBuf>,
-    /// The context in the kubeconfig [default: the current one].
+    /// The name of the context in the kubeconfig [default: its current context].
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 }

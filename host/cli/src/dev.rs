@@ -23,8 +23,8 @@ use crate::{
 
 /// Build and test a plugin's project after every change, and serve its chain to AdmissionReviews.
 ///
-/// Each time that a file of the project has changed, the command does what `test` does. The chain is served with the
-/// plugin as it was last built: POST AdmissionReviews to /admit. It ends with Ctrl-C.
+/// Whenever a file of the project changes, the command does what `test` does. It serves the chain with the last build
+/// of the plugin: POST AdmissionReviews to /admit. It runs until Ctrl-C.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance dev
@@ -44,8 +44,8 @@ pub(crate) struct Arguments {
     listen: Option<SocketAddr>,
     #[command(flatten)]
     surroundings: SurroundingFiles,
-    /// A configuration of `serve`, with the dialect to serve and the settings of modules and signatures. Its
-    /// definitions are not served.
+    /// A configuration of `serve`, from which the dialect to serve and the settings of modules and signatures are
+    /// taken. The definitions that it names are not served.
     #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// The directory of modules and their compiled forms [default: the user's cache directory].
@@ -99,7 +99,7 @@ async fn develop(arguments: &Arguments, project: &Project, chain: &Path) -> crat
         .await;
         let is_passed = test(arguments).await?.success();
         if !is_serving {
-            // A chain that cannot be served is reported, and tried again after the next change.
+            // A chain that cannot be served is reported. The next change of a file leads to another attempt.
             match serve(arguments, chain).await {
                 Ok(()) => is_serving = true,
                 Err(error) => anstream::eprintln!("{BAD}error:{BAD:#} {}", causes::chain(&*error)),
@@ -128,7 +128,7 @@ async fn test(arguments: &Arguments) -> crate::Result<ExitStatus> {
     Ok(command.status().await?)
 }
 
-/// Serves the chain. The host follows changes of the chain's files and modules.
+/// Starts to serve the chain. The host reloads the chain when its files or modules change.
 async fn serve(arguments: &Arguments, chain: &Path) -> crate::Result<()> {
     let mut config = match &arguments.config {
         Some(path) => Config::read(path)?,
@@ -163,7 +163,8 @@ async fn serve(arguments: &Arguments, chain: &Path) -> crate::Result<()> {
     Ok(())
 }
 
-/// Returns the paths to watch: the chain, the project's files, and all current directories of code and tests.
+/// Returns the paths whose changes start another build: the chain, the project's files, and all directories of code and
+/// tests.
 fn watched(project: &Path, files: impl Iterator<Item = PathBuf>, chain: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<_> = files.chain([chain.to_owned()]).collect();
     let mut directories = vec![project.join("src"), project.join("tests")];

@@ -23,7 +23,8 @@ pub(crate) fn store(named: Option<PathBuf>) -> Option<PathBuf> {
     })
 }
 
-/// Returns the directory for this configuration's history: `named`, or the user's default if it can be created.
+/// Returns the directory for the history of this configuration: `named`, or the user's default directory if it can be
+/// created.
 pub(crate) fn history(named: Option<PathBuf>, configuration: &Path) -> Option<PathBuf> {
     named.or_else(|| {
         usable(
@@ -64,7 +65,7 @@ fn variable(name: &str) -> Option<OsString> {
     env::var_os(name)
 }
 
-/// Reads a path from an environment variable. Relative paths are ignored, as the XDG specification requires.
+/// Reads a path from an environment variable. Ignores a relative path, as the XDG specification requires.
 fn absolute(variable: Variable<'_>, name: &str) -> Option<PathBuf> {
     variable(name)
         .map(PathBuf::from)
@@ -77,14 +78,15 @@ fn default_store(variable: Variable<'_>) -> Option<PathBuf> {
     Some(caches.join("admittance"))
 }
 
-/// Returns the default directory of the history. For a systemd service, it is in `STATE_DIRECTORY`.
+/// Returns the directory in which the history is kept by default. For a systemd service, it is below `STATE_DIRECTORY`.
 fn default_history(configuration: &Path, variable: Variable<'_>) -> Option<PathBuf> {
     let of_service = || env::split_paths(&variable("STATE_DIRECTORY")?).find(|path| path.is_absolute());
     let of_home = || Some(absolute(variable, "HOME")?.join(".local/state"));
     let states = of_service()
         .or_else(|| absolute(variable, "XDG_STATE_HOME"))
         .or_else(of_home)?;
-    // Drivers on one machine have different configurations, so the directory depends on the configuration's path.
+    // Several drivers may run on one machine, each with its own configuration. So the path of the configuration
+    // determines the directory.
     let canonical = fs::canonicalize(configuration).unwrap_or_else(|_| configuration.to_owned());
     let name: String = Digest::of(canonical.as_os_str().as_bytes())
         .to_hex()

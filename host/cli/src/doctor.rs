@@ -27,11 +27,12 @@ use crate::{
     serve::{self, DEFAULT_CONFIG},
 };
 
-/// Look at a configuration and at this machine, and say what is wrong and what to do.
+/// Check a configuration and this machine, and say what is wrong and what to do.
 ///
-/// Besides everything that `check` checks: whether modules can be fetched, ports, certificates and their dates, the
-/// store and the history, file permissions, the kernel and its limits, the clock, and whether the upstream answers.
-/// Nothing is changed, except that modules are fetched into the store. Exits with 1 when `serve` would not work.
+/// In addition to all that `check` checks, the command looks at: whether modules can be fetched, ports, certificates
+/// and their dates, the store and the history, file permissions, the kernel and its limits, the clock, and whether the
+/// upstream answers. Nothing is changed, except that modules are fetched into the store. Exits with 1 when `serve`
+/// would not work.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance doctor
@@ -158,7 +159,7 @@ fn findings(arguments: &Arguments) -> crate::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Checks the clock. If the clock is slow, certificates and signatures appear not to be valid yet.
+/// Checks the clock of this machine. If it is slow, certificates and signatures seem not to be valid yet.
 fn clock(config: &Path, now: SystemTime) -> Option<Finding> {
     let is_behind = config.metadata().ok()?.modified().ok()? > now;
     is_behind.then(|| {
@@ -251,7 +252,7 @@ fn directory(subject: &'static str, path: Option<&Path>) -> Finding {
     }
 }
 
-/// Checks whether an upstream server replies to a request, with any status.
+/// Checks whether a server of the upstream replies to a request. Any status is good enough.
 async fn upstream(config: &Config) -> Option<Finding> {
     const SUBJECT: &str = "upstream";
     let behind = match config.front.connect(&Ensembles::open(&config.zookeeper)) {
@@ -286,7 +287,7 @@ mod tests {
         let finding = port("listen.address", taken.local_addr().unwrap()).unwrap();
         assert_eq!(finding.severity, Severity::Warning);
         assert!(finding.message.contains("in use"), "{}", finding.message);
-        // This address is reserved for documentation, so no machine has it.
+        // No machine has this address, because it is reserved for documentation.
         let finding = port("listen.address", "192.0.2.1:8080".parse().unwrap()).unwrap();
         assert_eq!(finding.severity, Severity::Problem);
         assert!(finding.message.contains("no such address"), "{}", finding.message);

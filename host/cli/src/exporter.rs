@@ -1,5 +1,5 @@
-//! Exports metrics. Limits the number of different values that a label may have, because users choose many of them, and
-//! forgets the series of unused clusters.
+//! Exports metrics. Limits the number of different values of a label, because users choose many of these values.
+//! Forgets the metrics of clusters that are no longer used.
 
 use std::{
     borrow::Cow,
@@ -16,10 +16,11 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, 
 use metrics_util::MetricKindMask;
 use parking_lot::Mutex;
 
-/// The label with the name of a cluster. Users of a gateway may create any number of clusters.
+/// The label with the name of a cluster. It needs a limit, because users of a gateway may create any number of
+/// clusters.
 const CLUSTER: &str = "cluster";
-/// The maximum number of different values of each label. The values are usually names that authors of definitions
-/// choose; a `path` is the path of a ZooKeeper node.
+/// The labels whose number of different values is limited, with the maximum. Most values are names that authors of
+/// definitions choose; a `path` is the path of a ZooKeeper node.
 const MOST_VALUES: [(&str, usize); 8] = [
     (CLUSTER, 512),
     ("chain", 4096),
@@ -32,7 +33,7 @@ const MOST_VALUES: [(&str, usize); 8] = [
 ];
 /// The label value that replaces all values beyond the limit.
 const OTHER: &str = "other";
-/// The time after which a series with a cluster label is forgotten if its value does not change.
+/// A metric with a cluster label is forgotten if its value has not changed for this time.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Clone)]
@@ -60,16 +61,16 @@ impl Metrics {
 #[derive(Debug)]
 struct Exporter {
     lasting: PrometheusRecorder,
-    /// The recorder of series with a cluster label. It forgets unused series.
+    /// The recorder of metrics with a cluster label. It forgets metrics whose values do not change.
     of_clusters: PrometheusRecorder,
     forgotten_after: Duration,
-    /// The values of each label in [`MOST_VALUES`], each with the time of its last use.
+    /// The different values so far of each label in [`MOST_VALUES`], each with the time of its last use.
     values: Mutex<HashMap<&'static str, HashMap<String, Instant>>>,
 }
 
 impl Exporter {
     fn new(forgotten_after: Duration) -> crate::Result<Self> {
-        // The same buckets apply to all histograms of durations.
+        // The one function for both recorders gives all histograms of durations the same buckets.
         let builder = || {
             let durations = Matcher::Suffix("duration_seconds".into());
             PrometheusBuilder::new().set_buckets_for_metric(durations, &DURATION_BUCKETS)
@@ -87,8 +88,8 @@ impl Exporter {
         Metrics([self.lasting.handle(), self.of_clusters.handle()])
     }
 
-    /// Returns the recorder for a series, and the key to record under, in which `other` replaces label values beyond
-    /// the limits.
+    /// Returns the recorder for a metric, and the key under which to record it. In this key, `other` replaces the label
+    /// values that exceed a limit.
     fn place<'k>(&self, key: &'k Key) -> (&PrometheusRecorder, Cow<'k, Key>) {
         let is_of_cluster = key.labels().any(|label| label.key() == CLUSTER);
         let recorder = if is_of_cluster {

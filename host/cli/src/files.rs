@@ -24,7 +24,7 @@ pub(crate) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
-/// Returns the message of an error about reading a file, with its fix if that is known.
+/// Describes an error about reading a file, and says how to fix it if that is known.
 pub(crate) fn described(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => format!("{error}; let this user read it"),
@@ -36,7 +36,7 @@ pub(crate) fn open(path: &Path) -> Result<File, String> {
     File::open(path).map_err(|error| at(path)(described(&error)))
 }
 
-/// Returns a function that adds the name of a file to an error.
+/// Returns a function that puts the name of this file before an error.
 pub(crate) fn at<E: Display>(path: &Path) -> impl Fn(E) -> String {
     move |error| format!("{}: {error}", path.display())
 }
@@ -55,7 +55,7 @@ pub(crate) struct FileDraft<'a> {
 impl<'a> FileDraft<'a> {
     pub(crate) fn new(path: &'a Path, content: &[u8], mode: u32) -> Result<Self, String> {
         let write = || {
-            // Until the mode is set, only the owner may read the file.
+            // No one but the owner can read the file until its mode is set below.
             let mut file = NamedTempFile::new_in(directory(path))?;
             file.write_all(content)?;
             file.as_file().set_permissions(Permissions::from_mode(mode))?;
@@ -63,7 +63,7 @@ impl<'a> FileDraft<'a> {
             io::Result::Ok(file)
         };
         let file = write().map_err(|error| {
-            // The error's own message names the temporary file, so this message names `path`.
+            // The error's own message would name the temporary file, so this one names `path`.
             at(path)(match error.kind() {
                 io::ErrorKind::NotFound => {
                     "its directory does not exist; create it, or name another".to_owned()

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::{Command, CommandFactory};
 
-/// The headings and commands of each group, in the order in which users need them.
+/// The groups of commands in the help: the heading and commands of each, in the order in which users need them.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Begin", &["init", "serve", "check", "doctor"]),
     (
@@ -45,7 +45,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ),
 ];
 
-/// The heading for commands that are in no group.
+/// The heading for all commands that `GROUPS` does not name.
 const OTHERS: &str = "Shell and editor";
 
 /// Returns the program's command line with grouped help.

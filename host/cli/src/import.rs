@@ -25,11 +25,11 @@ use crate::{
 /// Write policies of other systems as native chains, and report which ones are translated exactly.
 ///
 /// The command reads webhook configurations and policies of Kubernetes, policies of Kubewarden and Kyverno, documents
-/// of Gatekeeper, SidecarSets of OpenKruise and BCS admissionwebhooks, from manifests, from a cluster, or both. It
-/// writes each as a native chain if a chain can do the same, and otherwise keeps it as it is, since this program reads
-/// it too. Exits with 1 if one of them has mistakes.
+/// of Gatekeeper, SidecarSets of OpenKruise and BCS admissionwebhooks, from manifests, from a cluster, or both. A
+/// policy for which there is an equivalent native chain is written as that chain. Any other policy is kept as it is,
+/// because this program can evaluate it. Exits with 1 if a policy has mistakes.
 ///
-/// Two arguments, --bcs-api and --bcs-mesos-driver, write a configuration instead.
+/// With --bcs-api or --bcs-mesos-driver, the command converts a configuration instead of policies.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance import policies/ --dry-run
@@ -37,8 +37,8 @@ use crate::{
   admittance import --bcs-api bcs-api.yaml --to admittance.yaml
   kubectl get validatingadmissionpolicies,validatingadmissionpolicybindings -o yaml | admittance import - --to chains/imported.yaml")]
 pub(crate) struct Arguments {
-    /// Manifests: files, directories, whose *.yaml, *.yml and *.json files are read, or `-` for standard input.
-    /// Documents that are not policies are skipped.
+    /// Manifests to read: files, directories with *.yaml, *.yml and *.json files, or `-` for standard input. Documents
+    /// that are not policies are skipped.
     #[arg(value_name = "FILE", required_unless_present_any = ["cluster", "kubeconfig", "context", "bcs_api", "bcs_mesos_driver"], value_parser = existing)]
     files: Vec<PathBuf>,
     /// Read the policies of a cluster: the one that kubectl would use, unless --kubeconfig or --context names another.
@@ -46,14 +46,14 @@ pub(crate) struct Arguments {
     cluster: bool,
     #[command(flatten)]
     source: ClusterArguments,
-    /// Write the configuration of a gateway instead, from this bcs-api.yaml, with a comment for each key that has no
-    /// equivalent.
+    /// Convert this bcs-api.yaml to a gateway's configuration, instead of converting policies. Each key without an
+    /// equivalent becomes a comment.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "cluster", "kubeconfig", "context", "output"], value_parser = existing)]
     bcs_api: Option<PathBuf>,
-    /// Write the configuration of a driver instead, from this bcs-mesos-driver.json.
+    /// Convert this bcs-mesos-driver.json to a driver's configuration, instead of converting policies.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "cluster", "kubeconfig", "context", "output", "bcs_api"], value_parser = existing)]
     bcs_mesos_driver: Option<PathBuf>,
-    /// The file of definitions, or of the configuration, to write.
+    /// The file to write, with the definitions or the configuration.
     #[arg(long, value_name = "FILE", required_unless_present = "dry_run")]
     to: Option<PathBuf>,
     /// Replace the file if it exists.
@@ -67,13 +67,14 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-/// The name of the output in messages if no file is written.
+/// The file name that messages use if the output is not written to a file.
 const NO_FILE: &str = "imported.yaml";
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     let to = arguments.to.as_deref().unwrap_or(Path::new(NO_FILE));
     let writes = !arguments.dry_run;
-    // An existing output file is refused now, before anything is read, and again when the output is written.
+    // If the output file exists, this is reported before anything is read. It is checked once more when the output is
+    // written.
     if writes && !arguments.force && to.exists() {
         return Err(format!(
             "{} already exists; give --force to replace it, or another --to",
@@ -100,7 +101,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     }
     let has_text = !imported.text.is_empty();
     if has_text {
-        // The text is only written if it is valid.
+        // Makes sure that the text consists of valid definitions before it is written.
         DefinitionSet::of_files(vec![DefinitionFile::file(to, imported.text.clone())]).chains()?;
     }
     let written = writes && has_text;
@@ -144,7 +145,7 @@ fn text(imported: &Import, written: Option<&Path>) -> String {
         ]);
     }
     let mut text = table.text();
-    // The notes of a policy are repeated for each of its bindings, so duplicates are left out.
+    // A policy with several bindings has the same notes for each of them, so a repeated note is left out.
     let mut noted = Vec::new();
     for definition in &imported.definitions {
         let of_chain = (&definition.chain, &definition.notes);

@@ -11,7 +11,7 @@ use crate::{files, output, remote::ServerUrl};
 
 /// Print a kubeconfig for a cluster behind a gateway.
 ///
-/// `admittance clusters` lists the identifiers of clusters. The command sends no request.
+/// `admittance clusters` lists the identifiers of clusters. The command sends no request to the gateway.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance kubeconfig plain-dev --gateway https://gateway.example.com --token-file token")]

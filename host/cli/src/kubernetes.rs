@@ -60,13 +60,13 @@ pub(crate) struct Arguments {
 enum Command {
     /// Print all objects that install Admittance in a cluster, with chains, plugins and certificates.
     ///
-    /// When a Pod is ready, the leader of the Pods registers webhooks for exactly the rules of the chains. They are
-    /// never called for the namespace of the installation, kube-system (but see --include-kube-system), kube-node-lease
-    /// and namespaces with the label admittance.dev/ignore. The command sends nothing to a cluster, and prints notes to
-    /// standard error.
+    /// When a Pod is ready, the leader of the Pods registers webhooks for exactly the rules of the chains. These
+    /// webhooks are never called for the namespace of the installation, kube-system (but see --include-kube-system),
+    /// kube-node-lease and namespaces with the label admittance.dev/ignore. The command sends nothing to a cluster, and
+    /// prints notes to standard error.
     ///
-    /// Apply the objects with `kubectl apply --server-side -f -`: without it, the ConfigMaps of plugins are too large
-    /// for `kubectl apply`.
+    /// Apply the objects with `kubectl apply --server-side -f -`, because the ConfigMaps of plugins are too large for
+    /// `kubectl apply` without --server-side.
     #[command(after_help = "Examples:
   admittance kubernetes manifests --definitions chains/ | kubectl apply --server-side -f -")]
     Manifests(Box<Installation>),
@@ -90,9 +90,9 @@ struct Installation {
     /// Files and directories of chain definitions. May be given more than once.
     #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present_any = ["config", "agent"], value_parser = existing)]
     definitions: Vec<PathBuf>,
-    /// A configuration of `serve` with the dialect `kubernetes`, whose definitions are installed. Its settings of
-    /// limits, webhooks, modules, signatures, sandbox, HTTP requests by plugins, log, clients and the admin port apply
-    /// to the Pods. Namespaces come from the cluster.
+    /// A configuration of `serve` with the dialect `kubernetes`. The definitions that it names are installed, and its
+    /// settings of limits, webhooks, modules, signatures, sandbox, HTTP requests by plugins, log, clients and the admin
+    /// port apply to the Pods. Namespaces are read from the cluster, whatever it says.
     #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// Files and directories of definitions that are resources of the cluster, for a configuration with `definitions: [
@@ -113,15 +113,16 @@ struct Installation {
     /// The number of Pods.
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     replicas: u16,
-    /// Print a HorizontalPodAutoscaler that adds Pods up to this number while they use more than 70 % of their CPU
-    /// request.
+    /// Print a HorizontalPodAutoscaler. It adds Pods up to this number while the Pods use more than 70 % of the CPU
+    /// that they request.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     max_replicas: Option<u16>,
-    /// The version of the cluster, if it is older than 1.28, so that features that it does not support are left out.
+    /// The version of the cluster, if it is older than 1.28. The objects then do without features that this version
+    /// lacks.
     #[arg(long, value_name = "VERSION")]
     kubernetes_version: Option<KubernetesVersion>,
-    /// Register one webhook per chain instead of one per phase. Denials then name the chain, and each webhook has its
-    /// own timeout and failure policy; but the API server calls mutating webhooks one after another.
+    /// Register one webhook for each chain instead of one for each phase. Then denials name the chain, and each webhook
+    /// has its own timeout and failure policy; but the API server calls mutating webhooks one after another.
     #[arg(long)]
     per_chain: bool,
     /// The seconds for which the API server waits for a webhook [default: the sum of the stages' timeouts].
@@ -134,16 +135,17 @@ struct Installation {
     /// An additional namespace to exclude from the webhooks. May be given more than once.
     #[arg(long, value_name = "NAME", value_parser = label)]
     exclude_namespace: Vec<String>,
-    /// Register the webhooks for kube-system too, where the Pods of cluster DNS and of the network run. Requests for
-    /// this namespace are then refused while no Pod of Admittance answers, unless the failure policy is Ignore.
+    /// Register the webhooks for kube-system too, in which cluster DNS and the Pods of the network run. While no Pod of
+    /// Admittance answers, requests for this namespace are then refused, unless the failure policy is Ignore.
     #[arg(long)]
     include_kube_system: bool,
     /// The directory to which `admittance certs --service NAME.NAMESPACE` wrote the certificates [default: new ones,
     /// valid for a year].
     #[arg(long, value_name = "DIRECTORY")]
     certs: Option<PathBuf>,
-    /// Write the files of a control plane node instead: a static Pod that the API server of the same node calls at
-    /// 127.0.0.1, and the webhooks as files (KEP-5793). Make the certificate with `admittance certs --host 127.0.0.1`.
+    /// Write the files for a control plane node, instead of objects for the cluster: a static Pod that the API server
+    /// on this node calls at 127.0.0.1, and the webhooks as files of the API server (KEP-5793). Make the certificate
+    /// with `admittance certs --host 127.0.0.1`.
     #[arg(long = "static", requires_all = ["certs", "output_directory"],
         conflicts_with_all = ["agent", "resources", "max_replicas", "network_policy", "service_monitor", "store_claim"])]
     static_pod: bool,
@@ -151,11 +153,11 @@ struct Installation {
     /// Pod finds it filled. Its content is executed, so no other Pod may mount it [default: an emptyDir for each Pod].
     #[arg(long, value_name = "NAME", value_parser = claim)]
     store_claim: Option<String>,
-    /// Expect the plugins in this directory of the image, and print no ConfigMaps for them.
+    /// The directory in the image that contains the plugins. Then no ConfigMaps are printed for them.
     #[arg(long, value_name = "DIRECTORY", value_parser = directory)]
     modules_in_image: Option<String>,
-    /// Print a NetworkPolicy that allows connections only to the two ports of the Pods, and outgoing connections only
-    /// if the chains need them.
+    /// Print a NetworkPolicy that allows incoming connections only to the two ports of the Pods, and outgoing
+    /// connections only if the chains need them.
     #[arg(long)]
     network_policy: bool,
     /// Print a ServiceMonitor for the Prometheus Operator, in place of the annotations `prometheus.io/scrape`.
@@ -243,8 +245,8 @@ impl PreparedInstallation {
         if configuration.keeps_webhooks.is_some() {
             installation.leave_webhooks_to_the_leader()?;
         } else if !installation.static_pod {
-            // The leader registers the webhooks: if they were in the manifests, they would be called before a Pod can
-            // answer.
+            // The manifests do not contain the webhooks, because the API server would call them before a Pod can
+            // answer. The leader registers them later.
             let is_given = installation.certs.is_some()
                 || configuration.names_certificate
                 || configuration.has_own_admin_tls();
@@ -310,7 +312,7 @@ fn chart(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> 
     };
     let prepared = PreparedInstallation::new(installation)?;
     if let Some(certs) = &installation.certs {
-        // If the certificate is for another Service, this reports it earlier than the API server would.
+        // A certificate for another Service is reported here, rather than later by the API server.
         Certificates::read(certs, installation, now)?;
     }
     chart::write(directory, &chart::files(installation, &prepared)?)?;
@@ -368,7 +370,7 @@ fn input(installation: &Installation) -> crate::Result<(Configuration, Definitio
     Ok((configuration, set))
 }
 
-/// Loads the chains of all definitions, including the resources of the cluster.
+/// Loads the chains of all definitions, including those that are resources of the cluster.
 fn chains(
     installation: &Installation,
     configuration: &Configuration,

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::{exporter::Metrics, process_metrics};
 
-/// Only probes and one scraper connect, so few connections suffice.
+/// Few connections suffice, because only probes and one scraper of metrics connect.
 const LIMITS: ConnectionLimits = ConnectionLimits {
     connections: 32,
     header_timeout: Duration::from_secs(10),
@@ -51,7 +51,7 @@ impl AgentPort {
         Ok(Self { listener, handler })
     }
 
-    /// Serves the port. Never returns, even without a port.
+    /// Serves the agent's port. Never returns, even if there is no port to serve.
     pub(super) async fn serve(port: Option<Self>) {
         if let Some(Self { listener, handler }) = port {
             listener.serve(handler, Stop::default(), None).await;

@@ -1,4 +1,4 @@
-//! Reads the chains of a configuration once, from all its stores.
+//! Reads the chains that a configuration names, once, from all stores of definitions.
 
 use std::{
     path::{Path, PathBuf},

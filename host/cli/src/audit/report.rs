@@ -1,4 +1,4 @@
-//! Reports the findings of an audit, to people, scripts and CI.
+//! Reports the findings of an audit, for people, scripts or CI.
 
 use std::collections::BTreeMap;
 
@@ -23,27 +23,30 @@ pub(super) enum AuditFormat {
     Json,
     /// One YAML document.
     Yaml,
-    /// Resources of OpenReports, one for each namespace and one for the cluster, for `kubectl apply`.
+    /// Report resources of OpenReports for `kubectl apply`: one for each namespace, and one for the objects without a
+    /// namespace.
     Reports,
 }
 
-/// The findings of an audit. Objects without a finding are only counted: they pass unchanged, or both tables of chains
-/// judge them alike.
+/// The findings of an audit. An object that passes unchanged, or that both tables of chains judge alike, has no finding
+/// and is only counted.
 #[derive(Debug)]
 pub(super) struct AuditReport {
-    /// Whether the chains are compared with a second table of chains.
+    /// Whether the audit compares the chains with a second table of chains.
     compares: bool,
     /// The number of audited objects of each resource.
     objects: BTreeMap<String, u64>,
-    /// The number of objects with each verdict, by namespace; the key `None` is for cluster-scoped objects.
+    /// The number of objects with each verdict, by namespace. The key `None` stands for the objects without a
+    /// namespace.
     verdicts: BTreeMap<Option<String>, BTreeMap<Verdict, u64>>,
-    /// The findings to show, at most [`FINDINGS`].
+    /// The findings that the report shows, at most [`FINDINGS`].
     findings: Vec<Finding>,
-    /// The number of findings beyond [`FINDINGS`].
+    /// The number of further findings that the report leaves out.
     left_out: u64,
-    /// Whether the chains would refuse any object that the table to compare with, if there is one, does not refuse.
+    /// Whether the chains would refuse any object. If there is a second table of chains, objects that it would refuse
+    /// as well do not count.
     refuses: bool,
-    /// The resources that could not be listed completely, with the reasons.
+    /// The resources whose objects could not all be listed, with the reasons.
     not_listed: Vec<(String, String)>,
 }
 
@@ -86,7 +89,8 @@ impl AuditReport {
         self.not_listed.push((resource, why.to_owned()));
     }
 
-    /// Returns whether all objects were audited, and none would be newly refused.
+    /// Returns whether all objects were audited, and the chains would refuse none that the second table does not refuse
+    /// too.
     pub(super) fn is_clean(&self) -> bool {
         self.not_listed.is_empty() && !self.refuses
     }
@@ -100,7 +104,7 @@ impl AuditReport {
             AuditFormat::Json => serde_json::to_string_pretty(&self.json())? + "\n",
             AuditFormat::Yaml => to_yaml(&self.json()),
             AuditFormat::Reports => {
-                // Reports have no field for the number of findings that were left out, so it is logged.
+                // Resources of OpenReports have no field for the number of omitted findings, so the number is logged.
                 if let Some(left_out) = self.left_out() {
                     tracing::warn!("{left_out}");
                 }
@@ -206,7 +210,8 @@ impl AuditReport {
         )
     }
 
-    /// Returns the document for `--output json`. Scripts depend on its form, so fields may only be added.
+    /// Returns the audit's result as the document for `--output json`. Scripts depend on its form, so fields may only
+    /// be added.
     fn json(&self) -> Value {
         let verdicts: serde_json::Map<_, _> = Verdict::ALL
             .into_iter()

@@ -13,8 +13,8 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// Two copies of the same module in a process can differ in speed by this ratio, because of their addresses in memory.
-/// A smaller difference between versions means nothing.
+/// Two copies of one module in a process can differ in speed by this ratio, because they lie at different addresses in
+/// memory. A difference between two versions that is not larger means nothing.
 const PLACEMENT_NOISE: f64 = 0.02;
 
 /// The measurements of one version. Scripts depend on the JSON form, so fields may only be added.
@@ -30,7 +30,7 @@ struct VersionFigures {
     plugins: Option<PluginFigures>,
 }
 
-/// The medians over the requests that called plugins.
+/// The medians of the requests in which plugins were called.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PluginFigures {
@@ -48,12 +48,13 @@ pub(super) struct BenchReport {
     comparison: Option<VersionComparison>,
 }
 
-/// The time of the second version divided by the time of the first: at 0.9, the second version takes 10 % less time.
+/// The time of the second version divided by the time of the first. At 0.9, for example, the second version takes 10 %
+/// less time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct VersionComparison {
     ratio: f64,
-    /// The lower bound of the ratio at a confidence of 99 %; `most` is the upper bound.
+    /// The lower bound of the ratio at a confidence of 99 %. `most` is the upper bound.
     least: f64,
     most: f64,
     verdict: ComparisonVerdict,
@@ -64,7 +65,7 @@ struct VersionComparison {
 enum ComparisonVerdict {
     Faster,
     Slower,
-    /// The difference is within the noise or within [`PLACEMENT_NOISE`].
+    /// The difference between the versions is within the noise, or within [`PLACEMENT_NOISE`].
     Same,
 }
 
@@ -105,8 +106,8 @@ impl From<BenchedVersion> for VersionFigures {
 }
 
 impl VersionComparison {
-    /// Compares the medians of both versions round by round. The bounds are a confidence interval of the median ratio:
-    /// the number of ratios below the true median is binomially distributed, like the number of heads in coin tosses.
+    /// Compares the medians of both versions in each round. The bounds are a confidence interval of the median of the
+    /// ratios: how many ratios lie below the true median is as random as how many of as many coins fall on heads.
     fn new(first: &[Duration], second: &[Duration]) -> Option<Self> {
         let pairs = first.iter().zip(second);
         let ratios = pairs.map(|(first, second)| second.as_secs_f64() / first.as_secs_f64());

@@ -9,7 +9,7 @@ use std::{
 use serde::{Serialize, Serializer};
 use time::OffsetDateTime;
 
-/// The CA and the certificates, whether new or kept.
+/// The CA and the certificates that the command wrote, or kept because they are valid.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CertificateReport {
@@ -33,7 +33,7 @@ pub(super) struct CertificateEntry {
 pub(super) struct FileEntry {
     #[serde(flatten)]
     pub(super) files: CertificateFiles,
-    /// Whether the file is new. If not, an existing file was still valid.
+    /// Whether the command wrote the file. If not, it kept an existing file that was valid.
     #[serde(rename = "new")]
     pub(super) is_new: bool,
     #[serde(serialize_with = "rfc3339")]

@@ -11,10 +11,10 @@ use rustix::process::{Resource, getrlimit};
 
 use super::Finding;
 
-/// The free disk space below which the store or the history may fail, in bytes.
+/// The free disk space in bytes that the store or the history needs. With less, writing to them may fail.
 pub(super) const NEEDED_SPACE: u64 = 1 << 30;
 
-/// The first Linux version in which serving threads can interrupt computing threads.
+/// The first version of Linux in which the threads that serve requests can interrupt the threads that run plugins.
 const KERNEL: (u32, u32) = (6, 12);
 
 /// The number of file descriptors that suffice for thousands of connections.

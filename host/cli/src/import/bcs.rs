@@ -7,10 +7,11 @@ use serde_json::{Map, Value};
 
 use crate::files;
 
-/// The maximum size of a configuration, in bytes. BCS's configurations have a few kilobytes.
+/// The maximum size of a BCS configuration in bytes. Real ones have a few kilobytes.
 const LARGEST: usize = 1 << 20;
 
-/// The sections that only group keys: the sections of the documented bcs-api.yaml, and `bke` of its JSON variant.
+/// Sections of BCS's configurations whose names are not part of their keys: those in the documentation of bcs-api.yaml,
+/// and `bke` in its JSON variant.
 const SECTIONS: [&str; 9] = [
     "service_config",
     "metric_config",
@@ -25,8 +26,8 @@ const SECTIONS: [&str; 9] = [
 
 const ROLES: &str = "write the roles of users to a file for dialect.gateway.roles.file, or name the authorization system in \
                      dialect.gateway.roles.subscription; see docs/cluster-roles.md";
-/// The keys without an equivalent, each with the reason or an alternative. A key that ends in a dot stands for a
-/// section. The first match applies.
+/// The keys of BCS without an equivalent, each with the reason or an alternative. A key that ends in `.`, `_` or `-`
+/// stands for all keys that begin with it. The first row that matches applies.
 const WITHOUT_EQUIVALENT: [(&str, &str); 24] = [
     (
         "bootstrap_users",
@@ -94,9 +95,9 @@ const LOGGER: [&str; 8] = [
     "log_backtrace_at",
 ];
 
-/// A configuration of BCS. Each key is removed when it is converted.
+/// A configuration of BCS. A key is removed when it has been converted, so the remaining keys have no equivalent.
 struct OriginalConfig {
-    /// The configured values by key. Sections that only group keys are not part of the key.
+    /// The configured values by key. A key contains the names of its sections, except those in `SECTIONS`.
     values: BTreeMap<String, Value>,
 }
 
@@ -222,7 +223,8 @@ impl OriginalConfig {
         )
     }
 
-    /// Returns the section `registration`, commented out so that clients do not use this program before it is tested.
+    /// Returns the section `registration` as a comment. The operator activates it after a test, because clients then
+    /// begin to use this program.
     fn registration(&mut self) -> String {
         let ip = self.take("local_ip").unwrap_or_else(|| "10.0.0.5".to_owned());
         let address = self.take("external_ip").zip(self.take("external_port"));
@@ -236,7 +238,7 @@ impl OriginalConfig {
         )
     }
 
-    /// Returns comments for all keys that were not converted.
+    /// Returns a comment for each key that was not converted.
     fn rest(self) -> String {
         let mut text = String::new();
         for key in self.values.keys() {
@@ -311,7 +313,7 @@ pub(super) fn gateway(path: &Path) -> crate::Result<String> {
     let mut original = OriginalConfig::read(path)?;
     let mut text = header(path);
     if !original.values.contains_key("server_cert_file") {
-        // Without a certificate, bcs-api serves only its insecure port.
+        // If no certificate is configured, bcs-api serves only its insecure port, so that port is taken over.
         for (key, insecure) in [("address", "insecure_address"), ("port", "insecure_port")] {
             if let Some(value) = original.values.remove(insecure) {
                 original.values.insert(key.to_owned(), value);
@@ -376,7 +378,7 @@ fn mysql(dsn: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The configuration on BCS's page about bcs-api, with values filled in.
+    /// The example configuration in BCS's documentation of bcs-api, with values filled in.
     const BCS_API: &str = "edition: ee
 service_config: { address: 0.0.0.0, port: 8443, insecure_address: 0.0.0.0, insecure_port: 8080 }
 metric_config: { metric_port: 8087 }
@@ -425,7 +427,7 @@ unheard_of: 1
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
-        // The output contains no secret, and no comment about a key that the original does not set.
+        // The output contains no password, and no comment about a key without a value.
         assert!(!text.contains("a:@b") && !text.contains("pid_dir"), "{text}");
         let flat = r#"{"address": "10.0.0.1", "bke": {"mysql_dsn": "u@tcp(h:1)/d", "peer_token": "secret"}}"#;
         let text = written(flat, gateway).unwrap();

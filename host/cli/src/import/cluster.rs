@@ -7,10 +7,10 @@ use serde_json::{Value as Json, json};
 
 use crate::cluster::ClusterArguments;
 
-/// The kind of Gatekeeper's templates. Each template defines a kind of constraints.
+/// The kind of Gatekeeper's templates. Each template defines a kind of constraints, whose objects are read too.
 const TEMPLATE: &str = "ConstraintTemplate";
 
-/// The API version of the kinds that templates define.
+/// The API version of the constraints whose kinds are defined by templates.
 const CONSTRAINTS: &str = "constraints.gatekeeper.sh/v1beta1";
 
 pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<DefinitionFile>> {
@@ -21,7 +21,7 @@ pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<Defi
         name: kind, versions, ..
     } in forms.importable()
     {
-        // Excludes versions that API servers do not serve, such as `group/`, which stands for several versions.
+        // Skips versions that an API server does not serve, such as `group/`, which stands for all versions of a group.
         let served = |version: &&&str| version.contains('/') && !version.ends_with('/');
         for version in versions.iter().filter(served) {
             let path = format!("/apis/{version}/{}", plural(version, kind));
@@ -37,7 +37,8 @@ pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<Defi
     Ok(lists)
 }
 
-/// Returns the plural of a kind for API paths. Gatekeeper's mutators and expansion templates have a singular instead.
+/// Returns the name of a kind in API paths. This is its plural, except for mutators and expansion templates of
+/// Gatekeeper, which have a singular.
 fn plural(version: &str, kind: &str) -> String {
     match version.split_once('.') {
         Some(("mutations" | "expansion", _)) => kind.to_lowercase(),
@@ -57,7 +58,7 @@ async fn constraints(cluster: &Cluster, templates: &[Json]) -> crate::Result<Vec
             continue;
         };
         let path = format!("/apis/{CONSTRAINTS}/{}", kind.to_lowercase());
-        // If Gatekeeper refused a template, its kind of constraints does not exist.
+        // If Gatekeeper has refused the template, the API server does not serve the template's kind of constraints.
         if let Some(items) = list(cluster, &path).await? {
             lists.push(list_file(CONSTRAINTS, kind, &path, items));
         }

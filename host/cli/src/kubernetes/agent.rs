@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{files, remote::ServerUrl};
 
-/// The groups by which a gateway conveys its users' permissions to the cluster, each with its ClusterRole.
+/// The groups by which a gateway tells the cluster what a user may do, each with the ClusterRole that is bound to it.
 const GATEWAY_GROUPS: [(&str, &str); 3] = [
     ("admittance:view", "view"),
     ("admittance:edit", "edit"),
@@ -24,8 +24,8 @@ const GATEWAY_GROUPS: [(&str, &str); 3] = [
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Agent")]
 pub(super) struct AgentArguments {
-    /// Print the objects that connect the cluster to a gateway instead: one Pod of `admittance agent`, the right to
-    /// impersonate users, and roles for the gateway's groups.
+    /// Print the objects that connect the cluster to a gateway, instead of those that install the webhooks: one Pod of
+    /// `admittance agent`, the right to impersonate users, and bindings for the gateway's groups.
     #[arg(long, requires_all = ["gateway", "cluster_id", "register_token_file"], conflicts_with_all = ["definitions", "config"])]
     pub(super) agent: bool,
     /// The URL of the gateway.
@@ -40,18 +40,19 @@ pub(super) struct AgentArguments {
     /// The CAs of the gateway, as PEM [default: the CAs of the image].
     #[arg(long, value_name = "FILE", requires = "agent")]
     gateway_ca: Option<PathBuf>,
-    /// Bind no roles to the gateway's groups: users may do what the role bindings of the cluster give them.
+    /// Bind no roles to the gateway's groups, so that users may do only what the cluster's own role bindings allow.
     #[arg(long, requires = "agent")]
     no_bindings: bool,
-    /// A group of users that the gateway may impersonate, besides the groups of its permissions. May be given more than
-    /// once.
+    /// A group that the gateway may impersonate, in addition to the groups for its users' permissions. May be given
+    /// more than once.
     #[arg(long, value_name = "NAME", value_parser = group, requires = "agent")]
     group: Vec<String>,
-    /// Print the roles that a gateway binds to users with `dialect.gateway.roles`, and let it bind these and no others.
+    /// Print the ClusterRoles that a gateway with the setting `dialect.gateway.roles` binds to users. The gateway gets
+    /// the right to bind these roles, and no other roles.
     #[arg(long, requires = "agent")]
     roles: bool,
-    /// A right that these roles have only if it is named, as in `dialect.gateway.roles.allow`: exec, secrets or
-    /// cluster-manage. May be given more than once.
+    /// A right that the roles of --roles get only if it is given here, as in `dialect.gateway.roles.allow`: exec,
+    /// secrets or cluster-manage. May be given more than once.
     #[arg(long, value_name = "RIGHT", requires = "roles")]
     allow: Vec<Danger>,
 }

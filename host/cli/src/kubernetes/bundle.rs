@@ -16,7 +16,7 @@ use super::{
 };
 use crate::files;
 
-/// The maximum total size of a ConfigMap's values, set by Kubernetes.
+/// The maximum total size of the values in a ConfigMap, in bytes. Kubernetes accepts no more.
 const LARGEST_CONFIG_MAP: usize = 1024 * 1024;
 
 /// The documents and modules that are mounted in a Pod.
@@ -25,21 +25,22 @@ pub(super) struct Bundle {
     pub(super) documents: BTreeMap<String, String>,
     /// The modules, sorted by name; empty if the image contains them.
     pub(super) modules: Vec<BundledModule>,
-    /// The directory of stock plugins in a Pod; `None` unless a definition uses a stock plugin without naming its file.
+    /// The directory in a Pod that contains the stock plugins. `None` unless a definition uses a stock plugin without
+    /// naming its file.
     pub(super) stock_directory: Option<String>,
 }
 
 #[derive(Debug)]
 pub(super) struct BundledModule {
-    /// The suffix in the name of the module's ConfigMap.
+    /// The end of the name of the ConfigMap that contains this module.
     pub(super) suffix: String,
     /// The names and contents of the module's file and its signature files.
     pub(super) files: Vec<(String, Vec<u8>)>,
 }
 
 impl Bundle {
-    /// Collects the texts of definitions. Also collects the modules that they name, unless the image contains the
-    /// modules.
+    /// Collects the texts of definitions, and the modules that they name. If the image contains the modules, they are
+    /// not collected.
     pub(super) fn collect(
         set: &DefinitionSet,
         definitions: &Definitions,
@@ -50,7 +51,7 @@ impl Bundle {
         let mut by_file: BTreeMap<String, Vec<NewSource>> = BTreeMap::new();
         for stage in definitions.chains.iter().flat_map(|chain| &chain.stages) {
             for (part, plugin) in stage.plugins() {
-                // Modules on servers and in registries are fetched by the Pod.
+                // Only modules in files are collected, because the Pod can fetch all other modules itself.
                 if let ModuleReference::File(path) = &plugin.source {
                     let file_name = modules.add(path)?;
                     let source = format!("file:{directory}/{file_name}");
@@ -64,7 +65,7 @@ impl Bundle {
         }
         let mut documents = BTreeMap::new();
         let mut names = TakenNames::default();
-        // This includes files without stages, such as bindings, parameters and exceptions.
+        // All files are included, even if they define no stage: they may contain bindings, parameters or exceptions.
         for file in set.files() {
             let name = document_name(&file.path);
             names.add(&name, &file.path)?;
@@ -95,9 +96,9 @@ impl Bundle {
     }
 }
 
-/// Parses the adapted documents as a Pod would, and checks that each module file is where the Pod expects it. Returns
-/// whether any plugin is a stock plugin that is named without a file. A Pod finds the files of such plugins by an
-/// environment variable.
+/// Parses the adapted documents as a Pod would, and checks that each names the module files of the Pod. Returns whether
+/// a stock plugin is used without the name of its file. For such plugins, a Pod needs an environment variable with the
+/// directory.
 fn uses_unnamed_stock_plugin(documents: &BTreeMap<String, String>, directory: &str) -> crate::Result<bool> {
     let folder = Path::new(CHAINS);
     let files = documents
@@ -127,7 +128,7 @@ fn uses_unnamed_stock_plugin(documents: &BTreeMap<String, String>, directory: &s
     Ok(uses_stock)
 }
 
-/// Returns the name of a document's file in the Pod, with an extension that Pods read.
+/// Returns the name that a document's file gets in the Pod. Its extension is one that Pods read.
 fn document_name(file: &Path) -> String {
     let path_key = key(file);
     let name = path_key.trim_start_matches('.');
@@ -139,7 +140,7 @@ fn document_name(file: &Path) -> String {
     }
 }
 
-/// The names that are taken, each with the file that has it.
+/// The file names that are taken in the Pod, each with the original file.
 #[derive(Default)]
 struct TakenNames(BTreeMap<String, PathBuf>);
 
@@ -177,7 +178,8 @@ impl CollectedModules {
             }
             Entry::Occupied(entry) => {
                 let (first, present) = entry.get();
-                // The same module at two paths is included once. Different modules must not share a file name.
+                // A module that is found at two paths is included once. Two different modules with one file name are an
+                // error.
                 if *present != bytes {
                     return Err(same_name(first, path, &file_name));
                 }
@@ -201,7 +203,7 @@ impl CollectedModules {
             let suffix = format!("module-{}", slug(&file_name));
             names.add(&suffix, &path)?;
             let mut parts = vec![(file_name.clone(), bytes)];
-            // The signatures next to a module are included, because the Pod verifies them too.
+            // The files with the module's signatures are included, because the Pod verifies them.
             for suffix in SIGNATURE_SUFFIXES {
                 let mut path = path.clone().into_os_string();
                 path.push(suffix);
@@ -217,7 +219,7 @@ impl CollectedModules {
     }
 }
 
-/// Converts a file name to a part of a ConfigMap's name.
+/// Converts a module's file name to a part of a ConfigMap's name.
 fn slug(file_name: &str) -> String {
     let stem = file_name.strip_suffix(".wasm").unwrap_or(file_name);
     // The whole name of the ConfigMap may have at most 253 characters.

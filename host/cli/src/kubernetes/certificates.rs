@@ -25,7 +25,7 @@ pub(super) struct Certificates {
 
 const VALIDITY_DAYS: u16 = 365;
 
-/// A PEM text, with its file name for messages.
+/// A text in PEM, and the name of its file for messages.
 struct Pem {
     name: String,
     text: String,
@@ -44,7 +44,7 @@ pub(super) struct CertifiedServer {
     host: String,
     /// The name of the certificate file, without extension.
     file: String,
-    /// The argument with which `admittance certs` makes the certificate.
+    /// The arguments of `admittance certs` that make this certificate.
     pub(super) argument: String,
 }
 
@@ -109,7 +109,7 @@ impl Certificates {
         Ok(validated.map_err(|error| format!("{error}; make a new certificate with `{command} --force`"))?)
     }
 
-    /// Validates the certificates in the same way as the API server.
+    /// Validates the certificates as the API server will, and returns them.
     fn validated(
         [authority, certificate, key]: [Pem; 3],
         host: &str,

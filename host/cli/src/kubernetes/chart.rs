@@ -1,7 +1,8 @@
 //! Writes a Helm chart, and renders its templates to the objects that `kubernetes manifests` prints.
 //!
-//! All charts contain the same templates. The directory `files/` contains the definitions, modules and configuration of
-//! an installation, and the facts about them that the templates need. The arguments become the defaults of the values.
+//! The templates are the same in all charts. What differs between installations is in the chart's directory `files/`:
+//! definitions, modules and configuration, and facts about them that the templates need. The command's arguments become
+//! the defaults of the chart's values.
 
 use std::{collections::BTreeMap, fs, io, path::Path, time::Duration};
 
@@ -46,7 +47,7 @@ const TEMPLATES: [(&str, &str); 12] = templates![
 
 const VALUES: &str = "values.yaml";
 
-/// The directories of a chart that are emptied before the chart is written, because they contain only generated files.
+/// The directories of a chart that contain only generated files. They are emptied before a chart is written.
 const OWN_DIRECTORIES: [&str; 3] = ["templates", "files", "crds"];
 
 pub(super) type ChartFiles = BTreeMap<String, Vec<u8>>;
@@ -101,8 +102,9 @@ fn config_files(configuration: &Configuration) -> MountedTexts {
     files
 }
 
-/// Returns the chart's objects with the default values, and the namespace and the Secrets, in the order in which to
-/// apply them. The Secret of the certificate is only included if `certificates` is given.
+/// Returns the objects of the chart with its default values, and those that a chart must not contain: the namespace and
+/// the Secrets. The objects are in the order in which to apply them. The Secret with the certificate is included only
+/// if `certificates` is given.
 pub(super) fn manifests(
     installation: &Installation,
     prepared: &PreparedInstallation,
@@ -151,7 +153,8 @@ pub(super) fn rendered(
     Ok(manifests)
 }
 
-/// The facts in `files/installation.yaml` about definitions and configuration, which the chart's values cannot change.
+/// The facts about an installation's definitions and configuration in `files/installation.yaml`. Users of the chart
+/// cannot change them by values.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct InstallationFacts<'a> {
@@ -160,15 +163,16 @@ struct InstallationFacts<'a> {
     /// The scheme of the admin port: `HTTP` or `HTTPS`.
     admin_scheme: &'static str,
     admin_uses_webhook_certificate: bool,
-    /// Whether keys and tokens of the admin port are in the Secret `RELEASE-admin`.
+    /// Whether the Secret `RELEASE-admin` must exist, because it contains keys and tokens of the admin port.
     has_admin_secret: bool,
     grace_period_seconds: u64,
-    /// Whether the leader's Lease is named after the release, so that installations do not share the default Lease.
+    /// Whether the leader's Lease must be named after the release, because two installations would otherwise share the
+    /// default Lease.
     needs_lease: bool,
     calls_out: bool,
     stock_directory: Option<&'a str>,
     modules: Vec<ModuleFiles<'a>>,
-    /// The rules of the ClusterRole, except the rules for webhook configurations.
+    /// The rules of the Pods' ClusterRole, except those for webhook configurations, which the templates add.
     cluster_rules: Vec<Json>,
     disruption_budget_version: &'static str,
     autoscaling_version: &'static str,
@@ -183,7 +187,7 @@ struct ModuleFiles<'a> {
 
 impl<'a> InstallationFacts<'a> {
     fn new(installation: &Installation, prepared: &'a PreparedInstallation) -> Self {
-        /// The time that a Pod gets to stop in addition to the program's longest shutdown.
+        /// The time by which the Pod's grace period exceeds the longest shutdown of the program.
         const SPARE: Duration = Duration::from_secs(5);
         let PreparedInstallation {
             configuration,
@@ -197,7 +201,7 @@ impl<'a> InstallationFacts<'a> {
         Self {
             webhook_port: configuration.webhook_port,
             admin_port: configuration.admin_port,
-            // HTTPS works for probes too, because the kubelet does not verify the certificate.
+            // Probes work with HTTPS, because the kubelet does not verify the certificate.
             admin_scheme: if configuration.has_admin_tls() {
                 "HTTPS"
             } else {
@@ -225,7 +229,7 @@ impl<'a> InstallationFacts<'a> {
     }
 }
 
-/// Returns the facts on which the values' defaults and schema depend.
+/// Returns the settings that determine the defaults and the schema of the chart's values.
 fn arguments(installation: &Installation, prepared: &PreparedInstallation) -> Json {
     let configuration = &prepared.configuration;
     let replicas = installation.replicas;
@@ -249,7 +253,7 @@ fn arguments(installation: &Installation, prepared: &PreparedInstallation) -> Js
 
 fn chart(installation: &Installation) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    // Match conditions of webhooks require Kubernetes 1.28.
+    // The webhooks need match conditions, which Kubernetes has since 1.28.
     let oldest = installation
         .kubernetes_version
         .map_or_else(|| "1.28".to_owned(), |version| version.to_string());

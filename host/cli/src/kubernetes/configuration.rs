@@ -24,36 +24,38 @@ use super::{
 };
 use crate::files::read;
 
-/// The configuration of a Pod, and properties of it on which other objects depend.
+/// The configuration of a Pod, and the properties of it that determine other objects of the installation.
 #[derive(Debug)]
 pub(super) struct Configuration {
     root: Map<String, Json>,
     /// The CAs of clients in PEM; `None` if clients need no certificate.
     pub(super) client_ca: Option<String>,
-    /// The files of the admin port, including keys and tokens.
+    /// The files that the admin port needs, including keys and tokens.
     pub(super) admin_files: MountedTexts,
-    /// The files that the rest of the configuration names.
+    /// The files that all sections except `admin` name.
     pub(super) files: MountedTexts,
-    /// Whether the operator's configuration named registry credentials. The Pod's configuration leaves them out.
+    /// Whether the operator's configuration named credentials for registries. They are left out of the Pod's
+    /// configuration, because it is in a ConfigMap.
     pub(super) had_credentials: bool,
-    /// Whether the operator's configuration named credentials for HTTP requests by plugins. The Pod's configuration
-    /// leaves them out.
+    /// Whether the operator's configuration named credentials for HTTP requests by plugins. They are left out of the
+    /// Pod's configuration, because it is in a ConfigMap.
     pub(super) had_plugin_credentials: bool,
-    /// Whether the operator's configuration named headers or a key for the collector of traces. The Pod's configuration
-    /// leaves them out.
+    /// Whether the operator's configuration named headers or a key for the collector of traces. They are left out of
+    /// the Pod's configuration, because it is in a ConfigMap.
     pub(super) had_tracing_secrets: bool,
     pub(super) names_certificate: bool,
     pub(super) webhook_port: u16,
     pub(super) admin_port: u16,
-    /// Whether the Pods read chains that are resources of the cluster.
+    /// Whether the Pods read chains that are stored as resources of the cluster.
     pub(super) reads_resources: bool,
-    /// The origin of the certificate; `None` unless the leader of the Pods writes the webhook configurations.
+    /// Where the webhooks' certificate comes from. `None` if the leader of the Pods does not write the webhook
+    /// configurations.
     pub(super) keeps_webhooks: Option<CertificateOrigin>,
     pub(super) audit: Option<AuditConfig>,
     /// The modules, webhooks and grants that namespaced chains may use.
     pub(super) namespaced: NamespacedChains,
     pub(super) policies: Vec<PolicySystem>,
-    /// The longest time from a stop signal to the program's end.
+    /// The longest time from a stop signal to the end of the program in the Pod.
     pub(super) shutdown: Duration,
     pub(super) request_timeout: Duration,
 }
@@ -93,7 +95,7 @@ impl Configuration {
         };
         let ca_file = root.pointer("/listen/tls/clientCa").and_then(Json::as_str);
         let client_ca = ca_file.map(|file| read(&directory.join(file))).transpose()?;
-        // The address of the operator's machine does not exist in a Pod.
+        // The operator's address is replaced, because a Pod does not have it; its port is kept.
         let port = |address: Option<SocketAddr>, default| match address {
             Some(address) if address.ip().is_unspecified() => address.port(),
             _ => default,
@@ -147,11 +149,12 @@ impl Configuration {
         limits: &Limits,
         [webhook_port, admin_port]: [u16; 2],
     ) -> Self {
-        // A Pod reads namespaces from its cluster. The other sections are replaced below.
+        // These sections are removed, because the Pod's own are added below, or because the Pod reads namespaces from
+        // the cluster.
         for replaced in ["listen", "dialect", "definitions", "namespaces", "namespacesFile"] {
             given.remove(replaced);
         }
-        // Secrets must not be in a ConfigMap.
+        // Removes secrets, because a ConfigMap must not contain any.
         let mut without = |section: &str, key: &str| {
             let section = given.get_mut(section).and_then(Json::as_object_mut);
             section.and_then(|section| section.remove(key)).is_some()
@@ -216,12 +219,13 @@ impl Configuration {
 
     /// Makes the Pod read namespaces and granted kinds from the API server, with its service account.
     pub(super) fn use_cluster(&mut self) {
-        // A kubeconfig on the operator's machine is useless in a Pod.
+        // Replaces a kubeconfig that the configuration names, because that file is on the operator's machine and not in
+        // the Pod.
         self.root.insert("cluster".into(), json!({}));
     }
 
-    /// Makes the Pod listen on loopback, for the API server on its node, and connect to the cluster with a kubeconfig
-    /// next to the Pod's other files.
+    /// Makes the Pod listen only on loopback, where the API server of its node calls it. If the Pod needs the cluster,
+    /// makes it connect with a kubeconfig among its files.
     pub(super) fn serve_node(&mut self) {
         for (section, port) in [("listen", self.webhook_port), ("admin", self.admin_port)] {
             if let Some(Json::Object(section)) = self.root.get_mut(section) {
@@ -243,9 +247,8 @@ impl Configuration {
         self.use_cluster();
     }
 
-    /// Returns whether the leader's Lease must be named after the installation, because two installations could
-    /// otherwise share the default Lease. This is so if `kubernetes` in `definitions` names no Lease, or if only audits
-    /// need a leader.
+    /// Returns whether the leader's Lease must get the name of the installation. That is so if a Lease is needed and
+    /// `definitions` names none, because two installations would then share the default Lease.
     pub(super) fn needs_lease(&self) -> bool {
         let places = self.root.get("definitions").and_then(Json::as_array);
         let mut named = places.into_iter().flatten();
@@ -329,7 +332,7 @@ impl Configuration {
         tls == Some(&files::own_certificate())
     }
 
-    /// Returns whether the API below `/v1` has any users.
+    /// Returns whether anyone can use the API below `/v1` of the admin port.
     pub(super) fn has_admin_users(&self) -> bool {
         self.admin_has("tokens") || self.admin_has("clients")
     }

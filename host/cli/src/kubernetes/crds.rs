@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use super::manifest::Manifest;
 use crate::schema::EXCEPTION;
 
-/// The schema of `status`. The leader of the replicas writes the status.
+/// The JSON Schema of the field `status`, which the leader of the replicas writes.
 const STATUS: &str = include_str!("../schema/status.json");
 
 pub(super) fn manifests() -> crate::Result<Vec<Manifest>> {
@@ -56,7 +56,7 @@ struct ResourceKind<'a> {
     name: &'a str,
     short: &'a str,
     scope: &'a str,
-    /// The JSON Schema of files of this kind.
+    /// The JSON Schema of definition files of this kind.
     schema: &'a str,
     add_rules: fn(&mut Json),
     /// The columns that `kubectl get` shows for fields of `spec`.
@@ -133,12 +133,12 @@ fn column(name: &str, path: &str) -> Json {
     json!({"name": name, "type": "string", "jsonPath": path})
 }
 
-/// Returns the `kubectl get` column for a condition of the status.
+/// Returns the column of `kubectl get` that shows a condition in the status.
 fn condition(name: &str) -> Json {
     column(name, &format!(".status.conditions[?(@.type==\"{name}\")].status"))
 }
 
-/// The keywords of JSON Schema that mean the same in structural schemas.
+/// The keywords of JSON Schema that have the same meaning in a structural schema, so they are copied.
 const KEPT_KEYWORDS: [&str; 13] = [
     "type",
     "description",
@@ -155,9 +155,9 @@ const KEPT_KEYWORDS: [&str; 13] = [
     "maxProperties",
 ];
 
-/// Converts a JSON Schema to a structural schema: without references, and with a type everywhere. Requirements that a
-/// structural schema cannot express, such as "a string or an object", are left to the driver's validation. Defaults are
-/// omitted, so that the API server does not write them into resources.
+/// Converts a JSON Schema to a structural schema, in which there are no references, and every field has a type.
+/// Requirements that such a schema cannot express, such as "a string or an object", are checked only by the driver.
+/// Defaults are left out, because the API server would write them into resources.
 fn structural(schema: &Json, root: &Json) -> Json {
     let schema = resolved(schema, root);
     let mut result: Map<String, Json> = KEPT_KEYWORDS
@@ -171,7 +171,7 @@ fn structural(schema: &Json, root: &Json) -> Json {
         result.insert("type".to_owned(), "string".into());
     }
     if result.get("type").is_some_and(Json::is_array) {
-        // In a structural schema, a field that accepts a string or a number has a keyword of its own instead of a type.
+        // A field that accepts a string or a number has no type in a structural schema, but this keyword.
         result.remove("type");
         result.insert("x-kubernetes-int-or-string".to_owned(), true.into());
         return result.into();
@@ -194,8 +194,8 @@ fn structural(schema: &Json, root: &Json) -> Json {
             continue;
         };
         match alternatives.iter().map(only_required).collect::<Option<Vec<_>>>() {
-            // A CEL rule replaces the alternatives, because the rule's message is clearer than an API server's own
-            // message.
+            // The alternatives become a CEL rule, because the rule's message is clearer than the API server's message
+            // about alternatives.
             Some(fields) => {
                 let rule = rules::requiring_one(&fields, keyword == "oneOf");
                 result.insert(rules::VALIDATIONS.to_owned(), json!([rule]));
@@ -213,7 +213,7 @@ fn structural(schema: &Json, root: &Json) -> Json {
     }
 }
 
-/// Returns the field that a schema requires, if the schema contains nothing but this requirement.
+/// Returns the field that a schema requires; `None` if the schema contains anything else.
 fn only_required(schema: &Json) -> Option<&str> {
     let required = schema
         .get("required")
@@ -221,8 +221,8 @@ fn only_required(schema: &Json) -> Option<&str> {
     required?.as_array()?.first()?.as_str()
 }
 
-/// Merges the alternative schemas of an object into one with all their fields. A CEL rule distinguishes the
-/// alternatives.
+/// Merges alternative schemas of an object into one schema with the fields of all. A CEL rule checks elsewhere which
+/// fields may occur together.
 fn joined(forms: &[Json], root: &Json) -> Option<Json> {
     let mut fields = Map::new();
     for form in forms {
@@ -231,19 +231,20 @@ fn joined(forms: &[Json], root: &Json) -> Option<Json> {
     Some(json!({"type": "object", "properties": fields}))
 }
 
-/// Returns a schema that keeps only the description, and the type if that is `object`.
+/// Returns a schema that accepts any value, with the given description. If the given type is `object`, it is kept.
 fn any(described: &Map<String, Json>) -> Json {
     let mut result: Map<String, Json> = ["type", "description"]
         .iter()
         .filter_map(|keyword| Some(((*keyword).to_owned(), described.get(*keyword)?.clone())))
-        // Other types are left out. For arrays, for example, the schema of the items would be required too.
+        // Any other type is left out, because it would require more: an array, for example, the schema of its items.
         .filter(|(keyword, value)| keyword != "type" || value == "object")
         .collect();
     result.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
     result.into()
 }
 
-/// Resolves a reference. Keywords next to the reference override the same keywords of its target.
+/// Returns the schema with its reference resolved. A keyword next to the reference replaces the same keyword of the
+/// referenced schema.
 fn resolved(schema: &Json, root: &Json) -> Map<String, Json> {
     let own = schema.as_object().cloned().unwrap_or_default();
     let target = own

@@ -1,4 +1,4 @@
-//! Collects the files that a configuration names, to mount them in a Pod.
+//! Collects the files that a configuration names, so that they can be mounted in a Pod.
 
 use std::{
     collections::BTreeMap,
@@ -11,8 +11,8 @@ use super::layout::{CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, KEY_FILE, REL
 
 pub(super) type MountedTexts = BTreeMap<String, String>;
 
-/// Collects the files in `modules`, `pluginHttp`, `tracing` and `signatures`, and replaces their paths with paths in a
-/// Pod.
+/// Collects the files that the sections `modules`, `pluginHttp`, `tracing` and `signatures` name, and replaces their
+/// paths with the paths in a Pod.
 pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<MountedTexts, String> {
     let mut files = MountedTexts::new();
     let mut take =
@@ -24,7 +24,7 @@ pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<MountedTex
         for key in entries(rule.get_mut("keys")) {
             take(Some(key))?;
         }
-        // The trust root is the path of a trusted_root.json, or an object with the paths of its parts.
+        // `trustRoot` is either the path of a trusted_root.json, or an object with the paths of its parts.
         take(rule.pointer_mut("/keyless/trustRoot"))?;
         for part in ["authorities", "signatureLog", "certificateLog"] {
             take(rule.pointer_mut(&format!("/keyless/trustRoot/{part}")))?;
@@ -33,8 +33,8 @@ pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<MountedTex
     Ok(files)
 }
 
-/// Collects the files in the section `admin`, and replaces their paths with those in a Pod. Keys and tokens are among
-/// the files, so they are mounted from a Secret.
+/// Collects the files that the section `admin` names, and replaces their paths with those in a Pod. The files contain
+/// keys and tokens, so they are mounted from a Secret.
 pub(super) fn of_admin(section: &mut Map<String, Json>, directory: &Path) -> Result<MountedTexts, String> {
     let mut files = MountedTexts::new();
     let mut take = |node: Option<&mut Json>, name: &str| {
@@ -51,14 +51,14 @@ pub(super) fn of_admin(section: &mut Map<String, Json>, directory: &Path) -> Res
     for (number, token) in (1_u32..).zip(entries(section.get_mut("tokens"))) {
         take(token.get_mut("file"), &format!("token-{number}"))?;
     }
-    // Adds TLS, because tokens without TLS are only allowed on loopback, and a Pod's port is used over the network.
+    // Tokens need TLS on every address except loopback, and a Pod's port is not on loopback, so TLS is added.
     if section.contains_key("tokens") && !section.contains_key("tls") {
         section.insert("tls".to_owned(), own_certificate());
     }
     Ok(files)
 }
 
-/// Returns a section `tls` with the installation's certificate.
+/// Returns a section `tls` that names the certificate of the installation.
 pub(super) fn own_certificate() -> Json {
     json!({
         "certificate": format!("{RELATIVE_TLS}/{CERTIFICATE_FILE}"),
@@ -66,7 +66,7 @@ pub(super) fn own_certificate() -> Json {
     })
 }
 
-/// Reads the file that this node names, and replaces the path. Ignores nodes that are not strings.
+/// If this JSON value is the path of a file, reads the file, and replaces the path with the result of `new_path`.
 fn take(
     node: Option<&mut Json>,
     directory: &Path,
@@ -79,7 +79,8 @@ fn take(
     Ok(())
 }
 
-/// Adds a file and returns its name, with a number if the name is taken by another file.
+/// Adds a file and returns the name under which it is mounted. If another file has that name, a number is put before
+/// it.
 fn file_name(files: &mut MountedTexts, path: &Path, text: String) -> String {
     let own = key(path);
     let is_taken = |name: &str| {

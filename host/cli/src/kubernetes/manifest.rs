@@ -48,15 +48,15 @@ impl Manifest {
         self.object.get("kind").and_then(Json::as_str).unwrap_or_default()
     }
 
-    /// Returns whether the object is too large for the annotation in which `kubectl apply` stores it.
+    /// Returns whether the object is too large for `kubectl apply`, which stores the object in an annotation.
     pub(super) fn is_too_large_for_annotation(&self) -> bool {
         const LARGEST_ANNOTATIONS: usize = 256 * 1024;
-        // The annotation's key and other annotations also need space.
+        // 1024 bytes are left for the annotation's key and for other annotations.
         self.object.to_string().len() > LARGEST_ANNOTATIONS - 1024
     }
 
     pub(super) fn text(&self) -> String {
-        // The comment precedes the line `---` that begins the YAML, but is about this document, not the previous one.
+        // The YAML begins with the line `---`. The comment is put before that line, although it is about this document.
         self.comment.clone() + &to_yaml(&self.object)
     }
 }
@@ -66,7 +66,7 @@ pub(super) fn print(manifests: &[Manifest]) -> crate::Result<()> {
     Ok(output::write(&text)?)
 }
 
-/// The kinds of all objects, in the order in which to apply them.
+/// The kinds of all objects of an installation, in the order in which to apply them.
 const KINDS: [&str; 17] = [
     "CustomResourceDefinition",
     "Namespace",
@@ -87,7 +87,8 @@ const KINDS: [&str; 17] = [
     "ValidatingWebhookConfiguration",
 ];
 
-/// Writes a file for each kind. `kubectl apply -f DIRECTORY` applies the files in the order of their names.
+/// Writes a file for each kind of object. Each name begins with a number, because `kubectl apply -f DIRECTORY` applies
+/// files in the order of their names.
 pub(super) fn write(directory: &Path, manifests: &[Manifest]) -> crate::Result<()> {
     fs::create_dir_all(directory).map_err(files::at(directory))?;
     for (index, kind) in KINDS.iter().enumerate() {
@@ -95,7 +96,7 @@ pub(super) fn write(directory: &Path, manifests: &[Manifest]) -> crate::Result<(
         let text: String = of_kind.map(Manifest::text).collect();
         let path = directory.join(format!("{index:02}-{}.yaml", kind.to_ascii_lowercase()));
         if text.is_empty() {
-            // Files of an earlier run would be applied too.
+            // A file that an earlier run wrote for this kind is removed, because `kubectl apply` would apply it.
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(files::at(&path)(error).into());

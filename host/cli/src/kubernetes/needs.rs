@@ -9,18 +9,18 @@ use admittance::{
 };
 use serde_json::{Value as Json, json};
 
-/// The permissions and connections that a Pod needs.
+/// What a Pod needs because of the chains: permissions in the cluster, and connections to servers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ClusterNeeds {
-    /// The kinds that plugins, policies and namespace selectors read.
+    /// The kinds of objects that plugins, policies and namespace selectors read.
     kinds: BTreeSet<ClusterKind>,
-    /// Whether an expression uses the authorizer, or a plugin may check the permissions of users.
+    /// Whether the Pod asks the API server what a user may do, for an expression or for a plugin.
     authorizer: bool,
     pub(super) calls_out: bool,
 }
 
 impl ClusterNeeds {
-    /// Determines the needs of these chains, and of namespaced chains that users may add.
+    /// Determines what these chains need, and what the namespaced chains need that users may add later.
     pub(super) fn from_chains(chains: &[ChainDefinition], namespaced: &NamespacedChains) -> Self {
         let namespace = || ClusterKind::new("v1", "Namespace");
         let mut needs = Self {

@@ -13,17 +13,17 @@ use super::{
     values::KubernetesVersion,
 };
 
-/// Advises how to apply objects that are too large for a plain `kubectl apply`.
+/// If an object is too large for a plain `kubectl apply`, says how to apply it.
 pub(super) fn large_object_note(manifests: &[Manifest]) -> Option<String> {
     manifests.iter().any(Manifest::is_too_large_for_annotation).then(|| {
         "a ConfigMap is too large for the annotation of `kubectl apply`: use `kubectl apply --server-side`".to_owned()
     })
 }
 
-/// Advises on contents that a chart cannot include.
+/// Says what the user must provide because a chart cannot contain it.
 pub(super) fn chart_notes(prepared: &PreparedInstallation) -> Vec<String> {
-    /// Helm stores a chart and its rendered objects in a Secret of at most 1 MiB. In the Secret, modules are larger by
-    /// a factor of 1.35.
+    /// The maximum size of modules in a chart. Helm stores a chart and its rendered objects in a Secret of at most 1
+    /// MiB, in which modules take 1.35 times their size.
     const LARGEST: usize = 768 * 1024;
     let modules = prepared.bundle.modules.iter().flat_map(|module| &module.files);
     let size: usize = modules.map(|(_, bytes)| bytes.len()).sum();

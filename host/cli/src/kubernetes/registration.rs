@@ -18,7 +18,8 @@ impl Installation {
         }
     }
 
-    /// Refuses arguments about webhooks, because the leader takes these settings from the configuration.
+    /// Returns an error if there are arguments about webhooks, because the leader takes these settings from the
+    /// configuration.
     pub(super) fn leave_webhooks_to_the_leader(&self) -> Result<(), &'static str> {
         let given = Registration {
             has_match_conditions: Registration::default().has_match_conditions,

@@ -11,11 +11,12 @@ use admittance_definitions::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NewSource {
     pub(super) at: Location,
-    /// The field of the stage that contains the plugin, `plugin` or `candidate`; `None` for a member of a group.
+    /// The field of the stage that contains the plugin: `plugin` or `candidate`. `None` if the plugin is a member of a
+    /// policy group.
     pub(super) field: Option<&'static str>,
     pub(super) source: String,
-    /// Whether the file need not name the plugin's source. A Gatekeeper policy, for example, does not name the stock
-    /// plugin that evaluates it.
+    /// Whether the file may lack the plugin's source. A Gatekeeper policy, for example, does not name the stock plugin
+    /// that evaluates it.
     pub(super) may_be_implied: bool,
 }
 
@@ -31,11 +32,11 @@ impl NewSource {
     }
 }
 
-/// Returns the text of a file with these new sources.
+/// Returns the text of a file in which these sources of plugins are replaced.
 ///
 /// # Errors
 ///
-/// Fails if a source is written in a form that cannot be replaced.
+/// Returns an error if a source is written in a form that cannot be replaced.
 pub(super) fn sources(file: &str, text: &str, new: &[NewSource]) -> Result<String, Mistakes> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut mistakes = Mistakes::new();
@@ -77,7 +78,7 @@ fn place(
     let node = node.reporting_to(mistakes);
     let old = node.string()?;
     let span = node.span();
-    // The source must be plain, or quoted without escapes.
+    // Only a source without quotes, or with quotes but without escapes, can be found in the text and replaced.
     let Some(offset) = text.get(span.clone())?.find(old) else {
         return node.reject(
             "the source is written in a way that cannot be changed where it stands",
@@ -111,7 +112,7 @@ mod tests {
 
     #[test]
     fn replacing_a_plugin_source_leaves_the_rest_of_the_text_unchanged() {
-        // (stages, the source to replace, or `None` if the source cannot be replaced)
+        // (stages of a chain, the source to replace; `None` if its form does not allow that)
         for (stages, expected) in [
             (
                 "  - name: s\n    plugin:\n      source: file:a.wasm # the one\n",

@@ -14,7 +14,8 @@ use serde_json::{Value as Json, json};
 
 use super::PreparedInstallation;
 
-/// Returns the rules of the Pods' ClusterRole, except the rules for webhook configurations.
+/// Returns the rules of the Pods' ClusterRole. Those for webhook configurations are not among them, because the
+/// templates add them.
 pub(super) fn cluster_rules(prepared: &PreparedInstallation) -> Vec<Json> {
     let configuration = &prepared.configuration;
     let mut rules = prepared.needs.rules();
@@ -44,13 +45,13 @@ fn of_resources(has_users: bool) -> Vec<Json> {
     vec![
         json!({"apiGroups": [group], "resources": RESOURCES, "verbs": verbs}),
         json!({"apiGroups": [group], "resources": statuses, "verbs": ["get", "update", "patch"]}),
-        // An Event is in the namespace of its object, or in `default`, so the rule covers all namespaces.
+        // An Event is in the namespace of its object, or in `default`, so Pods may write Events in all namespaces.
         json!({"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}),
     ]
 }
 
-/// Permits the leader to read the audited resources and to write reports. If the configuration lists no resources, the
-/// resources in the rules of the chains are audited.
+/// Permits the leader to read the audited resources, and to write reports. If the configuration names no resources,
+/// those in the rules of the chains are audited.
 fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
     let mut audited: BTreeSet<(String, String)> = audit
         .resources
@@ -86,7 +87,7 @@ fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
             audited.extend(groups.iter().map(|group| (group.clone(), resource.to_owned())));
         }
     }
-    // The configuration may exclude namespaces by their labels, so namespaces are read too.
+    // Namespaces are read as well, because the configuration may exclude them by their labels.
     audited.insert((String::new(), "namespaces".to_owned()));
     let read = audited.into_iter().map(|(group, resource)| {
         let verbs = ["get", "list", "watch"];

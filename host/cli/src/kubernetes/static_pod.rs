@@ -33,12 +33,13 @@ const MANIFESTS: &str = "etc/kubernetes/manifests";
 const MOUNT: &str = "/etc/admittance";
 /// The namespace in which static Pods of the control plane are.
 const NAMESPACE: &str = "kube-system";
-/// The suffix that the API server requires in the names of webhook configurations, and of webhooks, in files.
+/// The suffix that the API server requires in the names of webhook configurations and webhooks that it reads from
+/// files.
 const SUFFIX: &str = "static.k8s.io";
 /// The priority class of static Pods of the control plane.
 const PRIORITY_CLASS: &str = "system-node-critical";
 
-/// The contents and modes of files, by path relative to the root of a node.
+/// The files of a node: content and mode by path, relative to the root directory.
 pub(super) type NodeFiles = BTreeMap<String, (Vec<u8>, u32)>;
 
 fn directory(installation: &Installation) -> String {
@@ -98,7 +99,8 @@ pub(super) fn files(
     Ok(files)
 }
 
-/// Returns the files in a ConfigMap or Secret, at the paths where the Pod reads them; none for other objects.
+/// Returns the files that a ConfigMap or Secret stands for, at the paths where the Pod reads them. Returns none for any
+/// other object.
 fn mounted(installation: &Installation, directory: &str, manifest: &Manifest) -> crate::Result<NodeFiles> {
     let is_secret = manifest.kind() == "Secret";
     if !is_secret && manifest.kind() != "ConfigMap" {
@@ -129,7 +131,7 @@ fn mounted(installation: &Installation, directory: &str, manifest: &Manifest) ->
     Ok(files)
 }
 
-/// Converts the Pod template of the Deployment to a static Pod.
+/// Converts the Pod template of the Deployment to a static Pod, which cannot have a service account.
 fn pod(installation: &Installation, mut pod: Json) -> Json {
     pod["apiVersion"] = "v1".into();
     pod["kind"] = "Pod".into();
@@ -165,7 +167,7 @@ fn pod(installation: &Installation, mut pod: Json) -> Json {
         {"name": "state", "mountPath": STATE},
     ]);
     if let Some(Json::Array(variables)) = container.get_mut("env") {
-        // The API server calls the Pod directly, without a Service.
+        // This variable names the Service. It is not needed, because the API server calls the Pod without a Service.
         variables.retain(|variable| variable["name"] != "ADMITTANCE_SERVICE");
     }
     for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
@@ -174,8 +176,8 @@ fn pod(installation: &Installation, mut pod: Json) -> Json {
     pod
 }
 
-/// Adapts a webhook configuration so that the API server calls the Pod on its own node. Also gives the configuration
-/// and its webhooks the names that API servers require in files.
+/// Changes a webhook configuration so that the API server calls the Pod on its own node. Renames the configuration and
+/// its webhooks, because the API server requires certain names in files.
 fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     object["metadata"]["name"] = format!("{}.{SUFFIX}", installation.name).into();
     for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {
@@ -191,7 +193,8 @@ fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     }
 }
 
-/// Grants the kubeconfig's user, which has the installation's name, the permissions that the Pods need.
+/// Returns a ClusterRole with the permissions that the Pods need, and its binding to the user in the kubeconfig. This
+/// user must have the name of the installation.
 fn roles(installation: &Installation, prepared: &PreparedInstallation) -> [Json; 2] {
     let group = "rbac.authorization.k8s.io";
     let version = format!("{group}/v1");
@@ -229,7 +232,8 @@ pub(super) fn notes(installation: &Installation, prepared: &PreparedInstallation
     notes
 }
 
-/// Writes the files below a directory. Removes the files of an earlier run, because the Pod would read their chains.
+/// Writes the files of a node below a directory. Removes the files of an earlier run first, because the Pod would read
+/// chains that are left there.
 pub(super) fn write(root: &Path, installation: &Installation, node: &NodeFiles) -> crate::Result<()> {
     for (name, (content, mode)) in node {
         files::replace_in_tree(&root.join(name), content, *mode)?;

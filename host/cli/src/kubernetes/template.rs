@@ -1,5 +1,5 @@
-//! Renders the templates of the chart as Helm does, so that manifests and chart come from the same files. It supports
-//! only the part of Go's templates that these files use.
+//! Renders the templates of the chart as Helm does, so that manifests and chart come from the same templates. Supports
+//! only the part of Go's template language that these templates use.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -86,7 +86,7 @@ fn parse(template: &str) -> Result<Vec<Node<'_>>, String> {
     Ok(nodes(&mut parts).0)
 }
 
-/// Returns the nodes up to the end of a block, and whether the block ends with an `else`.
+/// Returns the nodes up to the end of a template block, and whether the block ends with an `else`.
 fn nodes<'t>(parts: &mut impl Iterator<Item = (&'t str, Option<Vec<Word<'t>>>)>) -> (Vec<Node<'t>>, bool) {
     let mut nodes = Vec::new();
     while let Some((text, words)) = parts.next() {
@@ -210,8 +210,8 @@ impl Renderer<'_> {
         Ok(())
     }
 
-    /// Evaluates commands up to the end or a closing parenthesis. The result of each command is the last argument of
-    /// the next.
+    /// Evaluates the commands of a pipeline, up to its end or to a closing parenthesis. Each command gets the result of
+    /// the previous one as its last argument.
     fn pipeline(&self, words: &mut Words<'_, '_>, scope: &Scope<'_>) -> Result<Json, String> {
         let mut value = self.command(words, scope, None)?;
         while words.next_if_eq(&&Word::Pipe).is_some() {
@@ -317,13 +317,14 @@ impl Renderer<'_> {
                 let file = self.files.get(&text(path)).map(Vec::as_slice);
                 json!(String::from_utf8_lossy(file.unwrap_or_default()))
             }
-            // Returns the pattern itself: `.AsConfig` or `.AsSecrets` reads the files that match it.
+            // In Helm, this selects files, which `.AsConfig` or `.AsSecrets` then reads. Here, those two select the
+            // files by the pattern themselves.
             ("Files.Glob", [pattern]) => pattern.clone(),
             _ => return Err(format!("{function} does not take {} arguments", arguments.len())),
         })
     }
 
-    /// Returns a YAML mapping from the names of the files that match a pattern to their encoded contents.
+    /// Returns a YAML mapping of the files that match a pattern, from name to encoded content.
     fn files(&self, pattern: &Json, encode: impl Fn(&[u8]) -> String) -> Json {
         let pattern = text(pattern);
         let directory = pattern.strip_suffix('*');

@@ -13,8 +13,8 @@ pub(super) fn label(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Parses the name of the installation, which is the prefix of its objects' names. It must start with a letter because
-/// a Service also has this name, and it must leave room for suffixes.
+/// Parses the name of the installation, with which the names of its objects begin. It must start with a letter, because
+/// a Service gets this name, and it must leave room for suffixes.
 pub(super) fn name(text: &str) -> Result<String, &'static str> {
     let name = label(text)?;
     if name.starts_with(|first: char| first.is_ascii_lowercase()) && name.len() <= 40 {
@@ -33,7 +33,8 @@ pub(super) fn claim(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Parses a group of users. Kubernetes' own groups (`system:`) would give users of the gateway too many permissions.
+/// Parses a group of users. Groups of Kubernetes itself (`system:`) are refused, because they would give users of the
+/// gateway too many permissions.
 pub(super) fn group(text: &str) -> Result<String, &'static str> {
     let is_printable = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
     if is_printable && !text.starts_with("system:") {
@@ -68,7 +69,7 @@ pub(super) fn quantity(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// The version of a cluster: the minor version of Kubernetes 1.
+/// The version of a cluster: the minor version of Kubernetes 1, such as 30.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
 #[display("1.{_0}")]
 pub(super) struct KubernetesVersion(u16);

@@ -49,8 +49,8 @@ fn a_new_authority_is_trusted_together_with_the_previous_one() {
         "it was not touched, and is trusted still"
     );
 
-    // An interruption may leave the new ca.pem with the previous key. Then the certificates
-    // are signed by the CA to which that key belongs.
+    // After an interruption, ca.pem may contain the new CA while ca.key belongs to the previous one. Then the previous
+    // CA signs the certificates.
     let second_key = std::fs::read(directory.path().join("ca.key")).unwrap();
     std::fs::write(directory.path().join("ca.key"), first_key).unwrap();
     certs(&directory, "--service between.ns").unwrap();

@@ -2,8 +2,8 @@ use time::Duration;
 
 use super::*;
 
-/// For each row, makes the certificate of `--service hook.ns --days 90`, applies the change, and runs the command line
-/// with `--renew` after the number of days. The last column says whether this replaces the certificate.
+/// (case, change to the files, days until the renewal, arguments of the renewal, whether it replaces the certificate).
+/// The certificate is made with `--service hook.ns --days 90` before the change.
 #[test]
 fn renewal_replaces_only_certificates_that_need_it() {
     const LINE: &str = "--service hook.ns";

@@ -1,22 +1,23 @@
 //! Adds rules in CEL for requirements that structural schemas cannot express. API servers evaluate such rules since
-//! Kubernetes 1.25. They first estimate the cost of the rules, so the lists and strings that the rules read need
-//! bounds.
+//! Kubernetes 1.25. Before an API server accepts a rule, it estimates its cost, so every list and string that a rule
+//! reads needs a maximum length.
 
 use admittance_admission::enumerated;
 use serde_json::{Map, Value as Json, json};
 
-/// The paths of fields in the schema of `spec`, in the syntax of [`schema_at`], and the keywords to add to these
-/// fields.
+/// Fields in the schema of `spec`, as paths for [`schema_at`], and the keywords that are added to the schema of each of
+/// them.
 type Addition = (&'static [&'static str], Keywords);
 
 enum Keywords {
     Rules(&'static [(&'static str, &'static str)]),
-    /// The maximum number of items in a list, and the maximum length of each item; 0 if the items are not strings.
+    /// The maximum number of items in a list, and the maximum length of each item. The length is 0 if the items are not
+    /// strings.
     Items(u64, u64),
     Length(u64),
-    /// The items of a list must have different values in this field.
+    /// In a list of objects, no two items may have the same value in this field.
     Key(&'static str),
-    /// The items of a list must be different.
+    /// No two items of the list may be equal.
     Set,
 }
 
@@ -25,7 +26,7 @@ use Keywords::{Items, Key, Length, Rules, Set};
 pub(super) const VALIDATIONS: &str = "x-kubernetes-validations";
 const LIST_TYPE: &str = "x-kubernetes-list-type";
 
-/// The lists in `spec` that select the requests of a chain.
+/// The lists in a chain's `spec` that select its requests.
 const MATCHERS: &[&str] = &[
     "rules[].operations",
     "rules[].apiGroups",
@@ -285,8 +286,8 @@ pub(super) fn of_exceptions(spec: &mut Json) {
     add(spec, EXCEPTION);
 }
 
-/// Returns the rule for an object that must have one of these fields: exactly one if `is_exclusive` is true, otherwise
-/// at least one.
+/// Returns the rule that an object has one of these fields: exactly one if `is_exclusive` is true, and at least one if
+/// it is false.
 pub(super) fn requiring_one(fields: &[&str], is_exclusive: bool) -> Json {
     let present: Vec<_> = fields.iter().map(|field| format!("has(self.{field})")).collect();
     let names = fields.iter().map(|field| format!("`{field}`"));
@@ -318,7 +319,7 @@ fn schema_at<'s>(spec: &'s mut Json, place: &str) -> Option<&'s mut Map<String, 
 fn add(spec: &mut Json, additions: &[Addition]) {
     for (places, keywords) in additions {
         for place in *places {
-            // A test ensures that every path exists.
+            // Every path exists, because a test checks it.
             let Some(schema) = schema_at(spec, place) else {
                 continue;
             };

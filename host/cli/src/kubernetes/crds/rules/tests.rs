@@ -18,7 +18,8 @@ use self::evaluator::Schemas;
 use super::{super::structural, *};
 use crate::schema;
 
-/// The maximum costs that an API server allows for one rule, and for all rules of a definition.
+/// The maximum cost that an API server allows for one rule. The next constant is the maximum for all rules of a
+/// definition.
 const RULE_COST: u64 = 10_000_000;
 const TOTAL_COST: u64 = 100_000_000;
 
@@ -39,7 +40,7 @@ fn schemas_of_kinds() -> BTreeMap<&'static str, Schemas> {
         .into()
 }
 
-/// Reads a document in the same way as a driver reads a resource of its cluster.
+/// Reads a document as a driver reads a resource of its cluster.
 fn read(document: &Json) -> Result<Definitions, Mistakes> {
     let file = DefinitionFile::entry("kubernetes:test", document.to_string(), None);
     DefinitionSet::of_files(vec![file]).definitions()
@@ -88,7 +89,7 @@ fn valid_cel() -> Json {
     json!({"validations": [{"expression": "true"}]})
 }
 
-/// Returns definitions that each have one mistake. Both the rules and the reader of definitions must find the mistake.
+/// Returns definitions with one mistake each, which both the CEL rules and the reader of definitions must find.
 fn invalid_definitions() -> Vec<Json> {
     let cel = |cel: Json| chain("Mutating", json!({"name": "a", "cel": cel}));
     let plugin = |plugin: Json| chain("Mutating", json!({"name": "a", "plugin": plugin}));
@@ -187,7 +188,7 @@ async fn cel_rules_and_the_reader_refuse_the_same_definitions() {
         assert!(read(&document).is_err(), "the reader accepts {document:#}");
         seen.extend(messages);
     }
-    // Each rule must refuse at least one of the invalid definitions.
+    // Each rule must have refused at least one of the invalid definitions.
     for kind in ["AdmissionChain", "AdmissionException"] {
         each_place(&spec_schema(kind), 1, &mut |schema, _| {
             for rule in schema[VALIDATIONS].as_array().into_iter().flatten() {
@@ -235,7 +236,8 @@ async fn documented_definitions_satisfy_the_cel_rules() {
     for mut document in documents {
         let schemas = &schemas[document["kind"].as_str().unwrap()];
         assert!(!schemas.files_refuse(&document), "{document:#}");
-        // Paths in a resource must be absolute, but the documented files also have relative ones.
+        // The documented examples contain relative paths. They are made absolute, because a resource cannot have
+        // relative ones.
         for stage in document["spec"]["stages"].as_array_mut().into_iter().flatten() {
             absolute(stage);
         }
@@ -261,8 +263,8 @@ fn absolute(value: &mut Json) {
     }
 }
 
-/// Calls `act` for each part of the schema, with the maximum number of values that the part describes: `u64::MAX` if
-/// their number is not limited.
+/// Calls `act` for each part of the schema, together with the maximum number of values in a document that the part
+/// describes. The number is `u64::MAX` if there is no maximum.
 fn each_place<'s>(schema: &'s Json, count: u64, act: &mut dyn FnMut(&'s Json, u64)) {
     act(schema, count);
     let most = |keyword: &str| schema[keyword].as_u64().unwrap_or(u64::MAX);
@@ -277,8 +279,9 @@ fn each_place<'s>(schema: &'s Json, count: u64, act: &mut dyn FnMut(&'s Json, u6
     }
 }
 
-/// Returns an upper bound for the cost of a rule for one value. Each word costs one, multiplied by the number of items
-/// in the lists that the rule iterates over. Each string that the rule reads costs a tenth of its length.
+/// Returns an upper bound for the cost of evaluating a rule for one value. Each word of the rule costs 1, times the
+/// number of items in the lists that the rule goes through. Each string that the rule reads costs a tenth of its
+/// length.
 fn cost(rule: &str, schema: &Json) -> u64 {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words: Vec<&str> = rule
@@ -302,8 +305,8 @@ fn cost(rule: &str, schema: &Json) -> u64 {
             Some("array") if goes_through => {
                 items = items.max(bound(field, "maxItems"));
                 let of_items = &field["items"];
-                // Only free text adds to the cost here: strings of an enumeration are short, and the fields of objects
-                // are counted elsewhere.
+                // A string that is free text has a cost. Strings of an enumeration are short, so their cost is ignored,
+                // and the fields of objects are counted by rules of their own.
                 if of_items["type"] == "string" && of_items.get("enum").is_none() {
                     texts += bound(of_items, "maxLength") / 10 + 1;
                 }

@@ -1,4 +1,4 @@
-//! Checks values against schemas and rules, as editors and API servers do.
+//! Checks values against schemas and rules, as editors and API servers do, so that tests need neither.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,10 +17,10 @@ use serde_json::{Value as Json, json};
 use super::{LIST_TYPE, VALIDATIONS, spec_schema};
 use crate::schema;
 
-/// The schemas of a kind of definition: one for files, and one for resources with rules.
+/// The schemas for a kind of definition: one for files, and one for resources of a cluster, to which rules belong.
 pub(super) struct Schemas {
     of_files: Json,
-    /// The schema of resources. It differs from the schema of files only in `spec`.
+    /// The schema for resources. Except in `spec`, it is the same as the schema for files.
     of_resources: Json,
     pub(super) rules: Rules,
 }
@@ -49,7 +49,7 @@ impl Schemas {
     }
 
     pub(super) async fn resources_refuse(&self, document: &Json) -> bool {
-        // As in API servers, rules are evaluated after the schema.
+        // Rules are evaluated only if the schema accepts the document, as in API servers.
         !is_of(&self.of_resources, &self.of_resources, document)
             || !self.rules.violated(&document["spec"]).await.is_empty()
     }
@@ -64,12 +64,12 @@ impl Schemas {
     }
 }
 
-/// The path segment for any item of a list, or any value of an object with free keys.
+/// The path segment that stands for any item of a list, or any value of an object with free keys.
 const EACH: &str = "[]";
 
-/// The rules at a path and below it, evaluated by this program's CEL.
+/// The CEL rules of a field and of the fields in it, evaluated by this program's CEL.
 pub(super) struct Rules {
-    /// The rules at this path as conditions, each with its message.
+    /// The rules of this very field as conditions, each with its message.
     own: Vec<(CelConditions, String)>,
     inner: BTreeMap<String, Rules>,
 }
@@ -103,7 +103,7 @@ impl Rules {
         }
     }
 
-    /// Returns the messages of all rules that the value, or a value in it, violates.
+    /// Returns the messages of all rules that are violated by the value or by a value in it.
     pub(super) async fn violated(&self, value: &Json) -> Vec<String> {
         let mut violated = Vec::new();
         for (rule, message) in &self.own {
@@ -162,8 +162,8 @@ pub(super) fn is_of(schema: &Json, root: &Json, value: &Json) -> bool {
     keywords.all(|(keyword, argument)| holds(keyword, argument, schema, root, value))
 }
 
-/// Returns whether a value satisfies a keyword with this argument. Most keywords apply to one type, and accept values
-/// of other types.
+/// Returns whether a value satisfies a keyword of a schema with this argument. Most keywords restrict one type only, so
+/// a value of another type satisfies them.
 fn holds(keyword: &str, argument: &Json, schema: &Json, root: &Json, value: &Json) -> bool {
     let is_of = |schema: &Json, value: &Json| is_of(schema, root, value);
     let text = || value.as_str();
@@ -230,7 +230,7 @@ fn holds(keyword: &str, argument: &Json, schema: &Json, root: &Json, value: &Jso
             let keys: Vec<Json> = items().into_iter().flatten().map(key).collect();
             (1..keys.len()).all(|index| !keys[..index].contains(&keys[index]))
         }
-        // These keywords do not restrict values.
+        // The following keywords do not restrict values.
         "$schema"
         | "$defs"
         | "title"

@@ -1,4 +1,4 @@
-//! Defines examples that together have every field of the schemas.
+//! Defines example documents that together contain every field of the schemas.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value as Json, json};
@@ -7,7 +7,7 @@ use super::document;
 
 const OCI: &str = "oci://registry.example.com/images:1.0";
 
-/// An example document, and the JSON Pointer of the part to which the tests make changes.
+/// An example document, and the JSON Pointer of the part that the tests change.
 pub(super) struct Example {
     pub(super) document: Json,
     pub(super) under: &'static str,

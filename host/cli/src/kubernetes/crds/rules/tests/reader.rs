@@ -1,5 +1,5 @@
-//! Tests that schemas and rules refuse the same documents as the reader of definitions, by changing complete
-//! definitions in one place at a time.
+//! Tests that schemas and rules refuse the same documents as the reader of definitions. For this, complete definitions
+//! are changed in one place at a time.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::schema;
 
-/// A meaningless string, which is also the name of no field.
+/// A string without a meaning, which is also not the name of any field.
 const UNKNOWN: &str = "qqqq";
 
 /// Collects the JSON Pointers of the value at `pointer` and of all values in it.
@@ -57,8 +57,8 @@ impl Change {
     }
 }
 
-/// Returns the changes to make to a value. They exclude `null`: the reader treats it as an absent field, but API
-/// servers as a value of the wrong type.
+/// Returns the changes that are tried on a value. `null` is not among them, because the reader and API servers differ:
+/// for the reader, the field is absent, and for API servers, the value has a wrong type.
 fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<Change> {
     let value = document.pointer(pointer).unwrap();
     let mut others = vec![
@@ -97,7 +97,7 @@ fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<Change> {
     others.into_iter().map(Change::To).chain(removal).collect()
 }
 
-/// Returns the words that the reader accepts, according to its error messages.
+/// Returns the words that the reader accepts at the place of its error, taken from the error message.
 fn words(document: &Json) -> impl Iterator<Item = String> {
     let fixes: Vec<_> = match read(document) {
         Ok(_) => Vec::new(),
@@ -120,14 +120,14 @@ enum Kind {
     Removal,
 }
 
-/// Whether a change is refused by the schema of files, by the schema of resources, and by the reader.
+/// Whether a change is refused by the schema for files, the schema for resources, and the reader, in this order.
 type Refused = [bool; 3];
 
 const BY_READER: Refused = [false, false, true];
 const BY_READER_AND_FILES: Refused = [true, false, true];
 
-/// The intended differences between schemas and reader: a pattern of paths, kinds of changes, whether each of the three
-/// refuses them, and the reason.
+/// The intended differences between schemas and reader: a pattern of paths, the kinds of changes, who refuses such a
+/// change there, and the reason.
 const DIFFERENCES: &[(&str, &[Kind], Refused, &str)] = &[
     (
         "^/metadata/(labels|annotations)(/[a-z]+)?$",
@@ -198,7 +198,8 @@ async fn differences(example: Example) -> Vec<(String, Change, Refused)> {
     for pointer in pointers {
         for change in changes(&document, &pointer, schemas.at(&pointer)) {
             let [files, resources, reader] = refused(&change.made(&document, &pointer)).await;
-            // The schema of files has no rules, so it may accept what the reader refuses.
+            // The schema for files may accept what the reader refuses, because it has no rules. Any other disagreement
+            // is a difference.
             if resources != reader || (files && !reader) {
                 differences.push((pointer.clone(), change, [files, resources, reader]));
             }
@@ -239,7 +240,8 @@ async fn schemas_refuse_the_documents_that_the_reader_refuses() {
     }
 }
 
-/// If any field is removed from a schema, that schema refuses one of the examples.
+/// Forbids one field after the other in a schema. Each time, the schema must refuse an example, so each field occurs in
+/// one.
 #[test]
 fn the_schema_examples_together_have_every_field() {
     let examples = examples();
