@@ -69,8 +69,8 @@ pub(crate) struct Arguments {
     /// Report the token and the CA in the current context of this kubeconfig, instead of those of the service account.
     #[arg(long, value_name = "FILE", conflicts_with = "service_account")]
     kubeconfig: Option<PathBuf>,
-    /// An option of bcs-kube-agent that is refused: if the gateway's certificate were not verified, anyone between
-    /// agent and gateway could take the cluster's token.
+    /// This option is refused: if the gateway's certificate were not verified, anyone between agent and gateway could
+    /// take the cluster's token.
     #[arg(long = "insecureSkipVerify", num_args = 0..=1, default_missing_value = "true")]
     insecure_skip_verify: Option<bool>,
     /// Serve /healthz, /readyz and /metrics on this address [default: none].

@@ -17,8 +17,6 @@ use crate::files;
 
 pub(crate) fn word<W: Keyword + Send + Sync>() -> impl TypedValueParser<Value = W> {
     PossibleValuesParser::new(W::KEYWORDS.iter().map(|(word, _)| *word)).try_map(|text| {
-        // clap has compared the text with the keywords before this is called, and has ignored their case if the
-        // argument does so.
         let found = W::KEYWORDS
             .iter()
             .find(|(word, _)| word.eq_ignore_ascii_case(&text));

@@ -144,7 +144,6 @@ async fn audit_cluster(
                     auditor.audit(&resource, requests, add).await;
                 }
                 Ok(None) => break,
-                // If one resource cannot be audited, the audit continues with the next one.
                 Err(error) => {
                     report.not_listed(resource.name(), &error.to_string());
                     break;
@@ -215,7 +214,6 @@ async fn audit_lists(
     Ok(report)
 }
 
-/// Returns a spinner that shows on a terminal how many objects were audited.
 fn spinner() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -226,7 +224,6 @@ fn spinner() -> ProgressBar {
     )
 }
 
-/// Builds a table of these chains. If `cluster` is given, lookups of the chains read it.
 async fn table(
     arguments: &Arguments,
     config: Option<&Config>,

@@ -185,7 +185,6 @@ async fn measure(versions: &mut [BenchedVersion], requests: &[Request], time: Du
     }
 }
 
-/// Runs one round of a version. Returns the duration of each request, and the cost of each call of a plugin.
 async fn run_round(version: &BenchedVersion, requests: &[Request]) -> (Vec<Duration>, Vec<CallCost>) {
     let started = Instant::now();
     let (mut times, mut costs) = (Vec::new(), Vec::new());

@@ -90,7 +90,6 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     arguments.output.print(&report, CertificateReport::to_string)
 }
 
-/// Returns a function that adds the certificate's name to an error of the certificate library.
 fn creation_error(what: impl Display) -> impl FnOnce(rcgen::Error) -> String {
     move |error| format!("{what} cannot be made: {error}")
 }

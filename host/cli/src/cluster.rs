@@ -22,7 +22,6 @@ impl ClusterArguments {
         self.kubeconfig.is_some() || self.context.is_some()
     }
 
-    /// Returns a client of the cluster. No request is sent yet.
     pub(crate) async fn connect(&self) -> crate::Result<Cluster> {
         let source = if self.are_given() {
             ClusterSource::Kubeconfig {

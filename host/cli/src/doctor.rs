@@ -172,7 +172,6 @@ fn clock(config: &Path, now: SystemTime) -> Option<Finding> {
     })
 }
 
-/// Checks whether this process can listen on an address.
 fn port(subject: &'static str, address: SocketAddr) -> Option<Finding> {
     let error = match TcpListener::bind(address) {
         Ok(_) => return Some(Finding::ok(subject, format!("{address} is free"))),
@@ -225,7 +224,6 @@ fn certificate(status: &CertificateStatus, now: SystemTime) -> Option<Finding> {
     })
 }
 
-/// Checks whether a directory can be written to, and whether enough space is free.
 fn directory(subject: &'static str, path: Option<&Path>) -> Finding {
     let Some(path) = path else {
         let message = "none: every start fetches and compiles modules again, and there is no rollback after it; name one \

@@ -70,7 +70,6 @@ struct Exporter {
 
 impl Exporter {
     fn new(forgotten_after: Duration) -> crate::Result<Self> {
-        // The one function for both recorders gives all histograms of durations the same buckets.
         let builder = || {
             let durations = Matcher::Suffix("duration_seconds".into());
             PrometheusBuilder::new().set_buckets_for_metric(durations, &DURATION_BUCKETS)

@@ -55,7 +55,6 @@ pub(crate) struct FileDraft<'a> {
 impl<'a> FileDraft<'a> {
     pub(crate) fn new(path: &'a Path, content: &[u8], mode: u32) -> Result<Self, String> {
         let write = || {
-            // No one but the owner can read the file until its mode is set below.
             let mut file = NamedTempFile::new_in(directory(path))?;
             file.write_all(content)?;
             file.as_file().set_permissions(Permissions::from_mode(mode))?;

@@ -101,7 +101,6 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     }
     let has_text = !imported.text.is_empty();
     if has_text {
-        // Makes sure that the text consists of valid definitions before it is written.
         DefinitionSet::of_files(vec![DefinitionFile::file(to, imported.text.clone())]).chains()?;
     }
     let written = writes && has_text;

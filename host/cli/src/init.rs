@@ -36,7 +36,6 @@ enum ApiKind {
 struct InitTemplate {
     config: &'static str,
     chain: &'static str,
-    /// The file name of the request to try, and its content.
     request: (&'static str, &'static str),
     run_arguments: &'static str,
 }

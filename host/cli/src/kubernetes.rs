@@ -326,7 +326,6 @@ fn chart(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> 
     Ok(())
 }
 
-/// Writes the files for a control plane node, including a static Pod.
 fn node(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> {
     let (Some(certs), Some(directory)) = (&installation.certs, &installation.output_directory) else {
         return Err("--static needs --certs and --output-directory".into());

@@ -1,4 +1,4 @@
-//! Configures logging.
+//! Sets up the log of the program.
 
 mod format;
 mod writer;
@@ -17,21 +17,20 @@ use self::writer::LogOutput;
 pub(crate) use self::writer::flush;
 
 /// Sends log lines to standard error. `filter` is a level, or a filter in the syntax of
-/// `tracing_subscriber::EnvFilter`. A level more verbose than `info` applies only to this program's own lines:
-/// libraries log at `info` at most unless the filter names them, because the compiler alone writes gigabytes at
-/// `trace`.
+/// `tracing_subscriber::EnvFilter`. A level more verbose than `info` applies only to this program's own lines.
+/// Libraries then log at `info`, unless the filter names them, because the compiler alone writes gigabytes at `trace`.
 pub(crate) fn start(filter: &str, format: LogFormat) -> crate::Result<()> {
     start_with(filter, format, None)
 }
 
-/// Starts logging like [`start`], and collects spans for export.
+/// Starts the log like [`start`]. If `traces` is given, also collects spans for export to it.
 pub(crate) fn start_with(filter: &str, format: LogFormat, traces: Option<&Traces>) -> crate::Result<()> {
     let filter = parse(filter)
         .map_err(|error| format!("log level `{filter}`: {error}; write error, warn, info, debug or trace"))?;
     let registry = tracing_subscriber::registry();
     match traces {
         None => registry.with(filter).with(lines(format)).try_init()?,
-        // The filter of the log does not apply to exported spans.
+        // The filter applies only to log lines, so that it does not remove spans that are exported.
         Some(traces) => registry
             .with(traces.layer())
             .with(lines(format).with_filter(filter))
@@ -54,25 +53,25 @@ where
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, String> {
-    // `EnvFilter` would treat an unknown word as a target, and silence everything else.
+    // An unknown word is an error here. `EnvFilter` would take it for a target, and log nothing else.
     let is_word = !filter.contains(['=', ',', '[', ':']);
     if is_word && (filter.is_empty() || filter.parse::<LevelFilter>().is_err()) {
         return Err("not a level".to_owned());
     }
     let mut directives: Vec<_> = filter.split(',').map(directive).collect();
-    // Warnings of the libraries in the following list are left out. This program itself logs problems with the cluster
-    // or the ensemble once, with a fix. notify warns about every watched directory that is removed, which happens at
-    // every change of a ConfigMap.
+    // Removes warnings of four libraries. This program itself logs a problem with the cluster or with ZooKeeper once,
+    // with a fix. notify warns about every watched directory that is removed, and each change of a ConfigMap removes
+    // one.
     if matches!(filter.parse(), Ok(LevelFilter::INFO | LevelFilter::WARN)) {
         directives.push("kube_client=error,kube_runtime=error,notify=error,zookeeper_client=error".into());
     }
-    // These spans are for export only. Log lines have another span, which contains the uid.
+    // The spans for export are removed from log lines, which have a span of their own with the uid.
     directives.push(format!("{SPANS}=off").into());
     EnvFilter::try_new(directives.join(",")).map_err(|error| error.to_string())
 }
 
-/// Converts one directive of a filter. A level more verbose than `info` without a target applies only to this program's
-/// crates.
+/// Converts one directive of a filter. If it is a level more verbose than `info` without a target, restricts it to this
+/// program's crates.
 fn directive(part: &str) -> Cow<'_, str> {
     match part.trim().parse::<LevelFilter>() {
         Ok(level) if level > LevelFilter::INFO => format!("info,admittance={level}").into(),

@@ -94,11 +94,11 @@ enum Command {
     Pull(modules::PullArguments),
     Push(modules::PushArguments),
     Inspect(modules::InspectArguments),
-    /// Compile a component from standard input to standard output. The program runs this command itself in a child
+    /// Compile a component from standard input to standard output. The program starts this command itself, as a child
     /// process.
     #[command(hide = true)]
     Compile {
-        /// The component's size and the limits, as JSON.
+        /// The size of the component and the limits of the compilation, as JSON.
         job: String,
     },
     Certs(certs::Arguments),
@@ -112,7 +112,7 @@ enum Command {
 
 const HELP_WIDTH: usize = 100;
 
-/// The exit code for wrong usage or invalid input, in contrast to 1 for a refused request.
+/// The exit code for wrong usage or invalid input. It is not 1, because that means that a request was refused.
 const INVALID: u8 = 2;
 
 /// The exit code for temporary failures: `EX_TEMPFAIL` of sysexits.h.
@@ -122,7 +122,7 @@ fn main() -> ExitCode {
     shell::complete();
     let parsed = Arguments::command().try_get_matches();
     let matches = parsed.unwrap_or_else(|error| match error.kind() {
-        // The grouped help is only rendered when it is shown.
+        // The help with grouped commands is built only here, when it is to be shown.
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             help::program().get_matches()
         }
@@ -140,8 +140,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Keeps only the closest of the suggestions in an error about the command line. clap also suggests words that share
-/// only a few letters with the given word.
+/// Keeps only those suggestions in an error about the command line that are close to the given word. clap suggests even words that share only a few letters with it.
 fn closest(mut error: clap::Error) -> clap::Error {
     use clap::error::{ContextKind, ContextValue};
 
@@ -230,15 +229,15 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// Before a command ends, it waits this long for threads that are still reading a file or resolving a name.
+/// The time for which a command that ends waits for threads that are reading a file or resolving a name.
 const THREADS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Returns the exit code of a command that judges requests or objects: 0 if none is refused, otherwise 1.
+/// Returns the exit code of a command that judges requests or objects: 0 if `is_clean`, because none is refused, and 1
+/// if one is.
 fn exit_code(is_clean: bool) -> ExitCode {
     ExitCode::from(u8::from(!is_clean))
 }
 
-/// Runs a future on a new runtime, for commands that are not servers.
 fn block_on<F: Future>(future: F) -> Result<F::Output> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let output = runtime.block_on(future);
@@ -246,7 +245,6 @@ fn block_on<F: Future>(future: F) -> Result<F::Output> {
     Ok(output)
 }
 
-/// Asserts for each command line whether the program accepts it.
 #[cfg(test)]
 fn assert_accepted(lines: &[(&str, bool)]) {
     for (line, is_accepted) in lines {

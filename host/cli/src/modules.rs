@@ -19,11 +19,12 @@ use url::Url;
 pub(crate) use self::{inspect::InspectArguments, pull::PullArguments, push::PushArguments};
 use crate::{arguments::existing, directories, host};
 
-/// The arguments for fetching modules from servers and registries. Each takes precedence over the configuration.
+/// The arguments for fetching modules from servers and registries. An argument takes precedence over the same setting
+/// in the configuration.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Modules")]
 pub(crate) struct ModuleArguments {
-    /// A configuration of `serve`, for its sections `modules`, `signatures` and `store`.
+    /// A configuration of `serve`, of which the sections `modules`, `signatures` and `store` are used.
     #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// The directory of modules [default: the user's cache directory].
@@ -41,7 +42,7 @@ pub(crate) struct ModuleArguments {
 }
 
 impl ModuleArguments {
-    /// Opens the catalog. `keys`, if there are any, replace the configured signature rules.
+    /// Opens the catalog of modules. If there are `keys`, they replace the signature rules in the configuration.
     fn catalog(&self, keys: &[PathBuf]) -> crate::Result<Catalog> {
         let (mut config, named) = self.config(keys)?;
         let directory = directories::store(self.store.clone().or(named));
@@ -49,15 +50,16 @@ impl ModuleArguments {
         Ok(Catalog::new(config)?)
     }
 
-    /// Opens the catalog with a store in this directory. The user's store records the digest to which each tag last
-    /// resolved, and inspecting a module must not change that record.
+    /// Opens the catalog of modules with a store in this directory instead of the user's store. The user's store
+    /// records the digest to which each tag last resolved, and inspecting a module must not change this record.
     fn catalog_in(&self, keys: &[PathBuf], directory: &Path) -> crate::Result<Catalog> {
         let (mut config, _) = self.config(keys)?;
         config.store = Some(Store::open(directory)?);
         Ok(Catalog::new(config)?)
     }
 
-    /// Returns the configuration without its store, and the store's directory if one is named.
+    /// Returns the configuration of the catalog without a store, and the store's directory if the configuration names
+    /// one.
     fn config(&self, keys: &[PathBuf]) -> crate::Result<(CatalogConfig, Option<PathBuf>)> {
         let config = self.config.as_deref().map(Config::read).transpose()?;
         let (mut config, store) = config
@@ -84,7 +86,6 @@ fn signed_by(keys: &[PathBuf]) -> crate::Result<SignaturePolicy> {
     }]))
 }
 
-/// Calls the function `describe` of a plugin.
 async fn inspected(module: &Module) -> crate::Result<ModuleInspection> {
     let sandbox = Sandbox::new(host::sandbox(None))?;
     let inspection = sandbox.inspect(module.bytes().clone()).await;
@@ -103,7 +104,7 @@ pub(crate) fn hooks(text: &str) -> Result<PathBuf, String> {
 pub(crate) fn module_or_file(text: &str) -> Result<ModuleReference, String> {
     match text.parse() {
         Ok(reference) => Ok(reference),
-        // A text without `:` is a path. A text with `:` may be an invalid reference.
+        // A text with `:` that is not a valid reference may be meant as one, so it is a path only if that file exists.
         Err(_) if !text.contains(':') || Path::new(text).is_file() => Ok(ModuleReference::File(text.into())),
         Err(error) => Err(error.to_string()),
     }
@@ -122,7 +123,6 @@ mod tests {
         for text in [path.clone(), format!("file:{path}")] {
             assert_eq!(module_or_file(&text), Ok(ModuleReference::File(file.clone())));
         }
-        // A missing file is only reported when it is read.
         assert_eq!(
             module_or_file("b.wasm"),
             Ok(ModuleReference::File("b.wasm".into()))

@@ -84,7 +84,6 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
 }
 
 fn name(directory: &Path, lang: Lang) -> Result<&str, String> {
-    /// Names that Rust and Cargo reserve.
     const RESERVED: &str = "abstract alloc as async await become box break build const continue core crate deps do dyn else \
          enum examples extern false final fn for if impl in incremental let loop macro match mod move mut \
          override priv proc-macro pub ref return self static std struct super test trait true try type \
@@ -149,7 +148,7 @@ mod tests {
             for (path, _) in lang.template().files(template) {
                 let bytes = std::fs::read(arguments.directory.join(path)).unwrap();
                 let text = String::from_utf8_lossy(&bytes);
-                // GitHub's own placeholders, `${{ ... }}`, are kept.
+                // Placeholders for GitHub, `${{ ... }}`, are not filled in, but remain.
                 assert!(!text.replace("${{", "").contains("{{"), "{path}");
             }
             let error = run(&arguments).unwrap_err();

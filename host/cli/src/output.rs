@@ -37,14 +37,14 @@ impl Output {
     }
 }
 
-/// Writes to standard output. Fails if the reader has closed the pipe.
+/// Writes to standard output. Returns an error if the reader of a pipe has closed it.
 pub(crate) fn write_all(text: &str) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
-/// Writes to standard output. Succeeds even if the reader has closed the pipe.
+/// Writes to standard output. If the reader of a pipe has closed it, that is not an error.
 pub(crate) fn write(text: &str) -> io::Result<()> {
     match write_all(text) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -57,12 +57,13 @@ pub(crate) fn harmless(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
-/// Replaces control characters like [`harmless`], but keeps line breaks and tabs.
+/// Replaces control characters in untrusted text, as [`harmless`] does, but keeps line breaks and tabs.
 pub(crate) fn harmless_lines(text: &str) -> String {
     text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), " ")
 }
 
-/// Returns the coloured lines that differ between two objects, in groups with `context` unchanged lines around each.
+/// Returns the lines that differ between two objects, in colour. The lines form groups, each with `context` unchanged
+/// lines around it.
 pub(crate) fn diff(before: Option<&Json>, after: Option<&Json>, context: usize) -> Vec<Vec<String>> {
     let lines = |object: Option<&Json>| {
         let text = object.map(|object| format!("{object:#}")).unwrap_or_default();

@@ -25,10 +25,10 @@ metric_table! {
         "Threads.";
 }
 
-/// The kernel reports processor time in hundredths of a second (`USER_HZ`).
+/// The unit in which the kernel reports processor time: hundredths of a second (`USER_HZ`).
 const TICKS_PER_SECOND: u64 = 100;
 
-/// Updates the metrics. If a value cannot be read, the metric keeps its previous value.
+/// Updates the metrics. If a value cannot be read, its metric is unchanged.
 pub(crate) fn collect() {
     if let Ok(stat) = fs::read_to_string("/proc/self/stat") {
         let stat = Stat::parse(&stat);
@@ -57,7 +57,7 @@ pub(crate) fn collect() {
     }
 }
 
-/// The fields of /proc/self/stat, with the numbers in proc_pid_stat(5).
+/// The fields of /proc/self/stat that are needed here. Their positions are from proc_pid_stat(5).
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     processor_ticks: Option<u64>,
@@ -78,7 +78,6 @@ impl Stat {
     }
 }
 
-/// Returns the time at which the machine started, in seconds since 1970.
 fn boot_time() -> Option<u64> {
     number_after(&fs::read_to_string("/proc/stat").ok()?, "btime ")
 }

@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 
 use crate::output::harmless;
 
-/// Returns a callback that shows loading: as bars on a terminal until the first table is loaded, then as log lines.
+/// Returns a callback that shows how plugins are loaded: as progress bars on a terminal until the first table is
+/// loaded, and then as log lines.
 pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
     let screen = Mutex::new(LoadingScreen::Waiting);
     let (prepared, loaded) = (LoggedModules::default(), LoggedModules::default());
@@ -68,7 +69,7 @@ impl LoggedModules {
 enum LoadingScreen {
     Waiting,
     Bars(Bars),
-    /// Progress is only logged, because requests are served, or standard error is not a terminal.
+    /// No bars are shown, only log lines, because requests are served, or because standard error is not a terminal.
     Plain,
 }
 
@@ -111,7 +112,7 @@ impl Bars {
     }
 }
 
-/// Logs a loaded module: at `info` the first time, and at `debug` for each further stage that uses it.
+/// Logs a loaded plugin: at `info` for the first stage that uses it, and at `debug` for each further stage.
 fn log(loaded: &Loaded, is_new: bool) {
     let status = &loaded.status;
     let configured = match &status.configured_per_call {
@@ -156,7 +157,6 @@ fn log_fetch(progress: FetchProgress) {
     }
 }
 
-/// Sets the template of a bar, and redraws it at intervals.
 pub(crate) fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
@@ -170,12 +170,12 @@ pub(crate) fn transfer(verb: &'static str) -> impl Fn(FetchProgress) + Send + Sy
     move |progress| transfers.show("", progress)
 }
 
-/// Shows transfers as bars on a terminal, and otherwise as lines.
+/// Shows downloads and uploads of modules: as bars on a terminal, and as lines if there is no terminal.
 #[derive(Debug)]
 struct Transfers {
-    /// The bars; `None` without a terminal.
+    /// The bars of all transfers; `None` if there is no terminal.
     bars: Option<MultiProgress>,
-    /// The bars of current transfers, each under the reference of its module.
+    /// The bars of the transfers that are under way, by the reference of the module.
     current: Mutex<HashMap<String, ProgressBar>>,
     /// The verb in lines, `fetching` or `pushing`.
     verb: &'static str,
@@ -190,7 +190,6 @@ impl Transfers {
         }
     }
 
-    /// Shows the progress of the transfer with this reference.
     fn show(&self, which: &str, progress: FetchProgress) {
         match &self.bars {
             Some(bars) => self.draw(bars, which, progress),
@@ -202,7 +201,6 @@ impl Transfers {
         }
     }
 
-    /// Returns the line to print for an event if there is no terminal.
     fn line(&self, progress: FetchProgress) -> Option<String> {
         let verb = self.verb;
         match progress {
@@ -232,7 +230,7 @@ impl Transfers {
                 }
             }
             FetchProgress::Retrying { after, error } => {
-                // A closed terminal is not an error.
+                // An error is ignored, because it only means that the terminal was closed.
                 let _ = bars.println(retrying(after, &error.to_string()));
             }
             FetchProgress::Finished => {
@@ -273,7 +271,8 @@ mod tests {
         assert!(matches!(screen, LoadingScreen::Bars(_)));
         screen.advance();
         assert!(matches!(screen, LoadingScreen::Plain));
-        // Bars would be disturbed by log lines of requests, so later tables are only logged.
+        // Log lines about requests would disturb progress bars. So once a table is loaded, loading another one is only
+        // logged.
         screen.start(2);
         assert!(matches!(screen, LoadingScreen::Plain));
         let mut screen = LoadingScreen::Waiting;

@@ -17,27 +17,30 @@ use crate::{
     output::{BOLD, harmless},
 };
 
-/// A language of plugins: how its projects are recognized, built and tested. Commands run in the project's directory.
+/// A language of plugins: how its projects are recognized, built and tested. All commands run in the project's
+/// directory.
 #[derive(Debug)]
 struct Language {
-    /// The files of a project outside `src` and `tests`. The first is the manifest, which every project has.
+    /// The files of a project, apart from those in `src` and `tests`. The first one is the manifest, which every
+    /// project has.
     files: &'static [&'static str],
     setup: &'static [SetupStep],
     build: &'static [&'static str],
     component: BuiltComponent,
     test: &'static [&'static str],
-    /// The exit code of `test` for a project without tests.
+    /// The exit code by which the test command says that the project has no tests.
     no_tests: Option<i32>,
     environment: &'static [(&'static str, &'static str)],
 }
 
-/// A step that installs dependencies. It runs before the first build, and when a file that names dependencies has
-/// changed.
+/// A command that installs dependencies. It runs before the first build, and whenever a file that names dependencies
+/// has changed.
 #[derive(Debug)]
 struct SetupStep {
-    /// A path that exists once the dependencies are installed.
+    /// A path that exists after the dependencies were installed.
     result: &'static str,
-    /// The files that name the dependencies, and the path at which each installation saves the content of these files.
+    /// The files that name the dependencies, and a path. After each installation, the content of these files is saved
+    /// there, so that a change is noticed.
     named_in: Option<(&'static [&'static str], &'static str)>,
     command: &'static [&'static str],
 }
@@ -48,21 +51,21 @@ impl Language {
     }
 }
 
-/// The location of the component that a build has written.
+/// How the component is found that a build has written.
 #[derive(Debug)]
 enum BuiltComponent {
-    /// Cargo prints the path of the component, and builds only what has changed.
+    /// Cargo prints the path of the component. It is always run, because it builds only what has changed.
     OfCargo,
     File {
         path: &'static str,
-        /// The path of a record of the last build. If nothing has changed since, the next build is skipped.
+        /// The path of a record of the last build. If nothing has changed since then, the project is not built again.
         record: &'static str,
     },
 }
 
 const TARGET: &str = "wasm32-wasip2";
 
-/// The directories of a project that do not affect the component.
+/// The directories that are left out when a project's source is compared with the last build.
 const UNBUILT: [&str; 4] = ["__pycache__", "node_modules", "target", "tests"];
 
 const LANGUAGES: [Language; 4] = [
@@ -103,7 +106,8 @@ const LANGUAGES: [Language; 4] = [
         files: &["pyproject.toml", "requirements.txt"],
         setup: &[
             SetupStep {
-                // The path `.venv` alone does not show success: without pip, `venv` fails after creating the directory.
+                // The existence of `.venv` would not show that the step succeeded: if pip is missing, `venv` fails
+                // after it has created the directory.
                 result: ".venv/bin/pip",
                 named_in: None,
                 command: &["python3", "-m", "venv", ".venv"],
@@ -147,11 +151,11 @@ const LANGUAGES: [Language; 4] = [
         environment: &[
             ("PYTHONPATH", "src:vendor"),
             ("PYTHONDONTWRITEBYTECODE", "1"),
-            // componentize-py looks for installed packages here.
+            // The variable tells componentize-py where packages are installed.
             ("VIRTUAL_ENV", ".venv"),
         ],
     },
-    // Projects in other languages may also have a Makefile, so Make comes last.
+    // Make comes last, because a project in another language may have a Makefile.
     Language {
         files: &["Makefile"],
         setup: &[],
@@ -166,7 +170,8 @@ const LANGUAGES: [Language; 4] = [
     },
 ];
 
-/// The programs that users must install, the variables that can contain their paths, and the fix for missing ones.
+/// The programs that users must install, each with the variable that can contain its path, and with the advice if it is
+/// missing.
 const TOOLS: [(&str, &str, &str); 4] = [
     ("cargo", "CARGO", "install Rust with rustup (https://rustup.rs)"),
     ("npm", "NPM", "install Node.js 20 or newer (https://nodejs.org)"),
@@ -184,7 +189,6 @@ pub(crate) struct Project {
     language: &'static Language,
 }
 
-/// A line that Cargo prints with `--message-format json`.
 #[derive(Deserialize)]
 struct CargoMessage {
     reason: String,
@@ -207,12 +211,12 @@ impl Project {
         LANGUAGES.each_ref().map(Language::manifest).join(", ")
     }
 
-    /// Returns the name of the manifest, by which the language was recognized.
+    /// Returns the name of the project's manifest, by which its language was recognized.
     pub(crate) fn manifest(&self) -> &'static str {
         self.language.manifest()
     }
 
-    /// Returns the files outside `src` and `tests` on which the plugin depends.
+    /// Returns the files on which the plugin depends, apart from those in `src` and `tests`.
     pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
         self.language.files.iter().map(|file| self.directory.join(file))
     }
@@ -231,7 +235,7 @@ impl Project {
             BuiltComponent::File { path, record } => {
                 let component = self.directory.join(path);
                 let record = self.directory.join(record);
-                // The files may change during the build, so they are read before it.
+                // The files are read before the build, because they may change during it.
                 let source = self.source(&component)?;
                 let built = || {
                     let bytes = files::read_bytes(&component)?;
@@ -323,14 +327,13 @@ impl Project {
         })?)
     }
 
-    /// Installs dependencies, unless they are already installed for the current content of the files that name them.
+    /// Runs this step, unless its dependencies are installed and the files that name them are unchanged since.
     fn install(&self, setup: &SetupStep) -> crate::Result<()> {
         let SetupStep {
             result,
             named_in,
             command,
         } = setup;
-        // A missing file counts as empty.
         let read = |file: &&str| files::read_bytes(&self.directory.join(file)).unwrap_or_default();
         let named =
             || named_in.map(|(files, kept)| (files.iter().map(read).collect::<Vec<_>>().concat(), kept));
@@ -342,7 +345,7 @@ impl Project {
             let command = command.join(" ");
             return Err(format!("`{command}` failed; its output is above").into());
         }
-        // `npm install` writes package-lock.json, so the files are read again.
+        // The files are read once more, because `npm install` may have written package-lock.json.
         if let Some((text, kept)) = named() {
             let kept = self.directory.join(kept);
             fs::write(&kept, text).map_err(files::at(&kept))?;
@@ -369,7 +372,8 @@ impl Project {
         let variable = TOOLS.iter().find(|(tool, ..)| tool == name);
         let mut command = Command::new(match variable {
             Some((_, variable, _)) => program(variable, name),
-            // A relative path is made absolute, because the system would resolve it from the directory of this process.
+            // A relative path is made absolute here, because the system would resolve it from the directory of this
+            // process, not of the project.
             None if name.contains('/') => std::path::absolute(self.directory.join(name))
                 .unwrap_or_else(|_| self.directory.join(name))
                 .into(),

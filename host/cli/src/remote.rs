@@ -43,10 +43,9 @@ use self::{
 };
 use crate::output::Output;
 
-/// The media type of request bodies, except for definitions.
 const JSON: &str = "application/json";
 
-/// The arguments of every command that prints a reply of the driver.
+/// The arguments of each command that prints a reply of a driver.
 #[derive(Debug, Args)]
 struct Query {
     /// The output format.
@@ -57,7 +56,7 @@ struct Query {
 }
 
 impl Query {
-    /// Gets the resource at a path below `/v1`, prints it, and returns it.
+    /// Gets the resource at a path below `/v1` from the driver, prints it, and returns it.
     fn show<T: Serialize + DeserializeOwned>(
         &self,
         path: &[&str],
@@ -71,7 +70,7 @@ impl Query {
         self.send(Method::GET, path, message, text)
     }
 
-    /// Posts a body as JSON, and prints the reply. If the body is `()`, an empty request is sent.
+    /// Posts a body to the driver as JSON, and prints the reply. If the body is `()`, posts a request without a body.
     fn post<T: Serialize + DeserializeOwned>(
         &self,
         path: &[&str],

@@ -29,8 +29,8 @@ use crate::{
 
 /// Replay recorded requests through other chains or another version of a plugin, and show every difference.
 ///
-/// Nothing is sent to a driver. The verdict, the message, the resulting object and the warnings are compared.
-/// Exits with 0 when everything is the same and with 1 when something differs.
+/// Nothing is sent to a driver. The command compares the verdict, the message, the resulting object and the warnings.
+/// Exits with 0 when there is no difference and with 1 when there is one.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance replay requests.ndjson new-chains/
@@ -43,20 +43,21 @@ pub(crate) struct Arguments {
     /// Chain files, or directories of them [default: the definitions of --config].
     #[arg(value_name = "CHAINS", required_unless_present = "config", value_parser = existing)]
     chains: Vec<PathBuf>,
-    /// Run this module in place of the plugin of --stage: a file or a reference.
+    /// The module to run in place of the plugin of --stage: a file or a reference.
     #[arg(long, value_name = "FILE|REFERENCE", requires = "stage", value_parser = modules::module_or_file)]
     module: Option<ModuleReference>,
-    /// The stage of --module: pods/images, or Mutating:pods/images.
+    /// The stage whose plugin --module replaces: pods/images, or Mutating:pods/images.
     #[arg(long, value_name = "CHAIN/STAGE", requires = "module")]
     stage: Option<StageId>,
-    /// Compare with the answers of these chains instead of the recorded ones.
+    /// Compare with the answers of these chains, instead of the recorded answers.
     #[arg(long, value_name = "CHAINS", num_args = 1.., value_parser = existing)]
     against: Vec<PathBuf>,
     /// Call the webhooks of the chains for each request, as live traffic does. Without this option, chains with
     /// webhooks are refused.
     #[arg(long)]
     call_webhooks: bool,
-    /// A configuration of `serve`, for its settings of modules, signatures, namespaces and webhook addresses.
+    /// A configuration of `serve`, of which the settings of modules, signatures, namespaces and webhook addresses are
+    /// used.
     #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// The directory of modules and their compiled forms [default: the user's cache directory].
@@ -79,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
 }
 
 impl Arguments {
-    /// Returns a message if chains are named in place of requests, because then the arguments were probably swapped.
+    /// If chains are given where requests are expected, returns a message, because the arguments were probably swapped.
     fn swapped(&self) -> Option<String> {
         let (requests, chains) = (self.requests.display(), files::list(&self.chains));
         let loaded = definitions::load(std::slice::from_ref(&self.requests));

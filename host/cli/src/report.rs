@@ -1,4 +1,4 @@
-//! Shows outcomes, on a terminal or as JSON.
+//! Shows what chains decided about requests, on a terminal or as JSON.
 
 use admittance::admission::{
     Chain, Decision, FailurePolicy, Mode, Object, Outcome, Refusal, RefusalCause, Request, StageResult,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 pub(crate) struct RunReport {
-    /// The file and document that contain the request.
+    /// The file and the document in it that contain the request.
     pub(crate) place: String,
     /// The request before any stage changed it.
     pub(crate) request: Request,
@@ -31,7 +31,8 @@ pub(crate) struct MismatchedChain {
 }
 
 impl MismatchedChain {
-    /// Compares a request with the rules of a chain; returns `None` if they match.
+    /// Compares a request with the rules of a chain. Returns `None` if the rules match, and else the reason why they do
+    /// not.
     pub(crate) fn new<S>(chain: &Chain<S>, request: &Request) -> Option<Self> {
         Some(Self {
             chain: chain.name.to_string(),
@@ -47,7 +48,7 @@ impl RunReports {
         self.0.iter().all(|report| report.outcome.is_allowed())
     }
 
-    /// Returns the full report for a single request, or a line for each of several requests.
+    /// Returns the report as text: all details of a single request, or a line for each of several requests.
     pub(crate) fn text(&self) -> String {
         if let [report] = self.0.as_slice() {
             return report.text();
@@ -83,7 +84,8 @@ impl RunReports {
         format!("{}\n{summary}\n", table.text())
     }
 
-    /// Returns the report, or a list of reports. Scripts depend on the JSON form, so fields may only be added.
+    /// Returns the report of a single request as JSON, or a list of reports. Scripts depend on its form, so fields may
+    /// only be added.
     pub(crate) fn json(&self) -> Value {
         match self.0.as_slice() {
             [report] => report.json(),
@@ -191,14 +193,14 @@ impl RunReport {
     }
 }
 
-/// Returns whether this row caused the refusal.
+/// Returns whether the stage of this row caused the refusal.
 fn is_of(refusal: &Refusal, row: &TraceRow) -> bool {
     let is_decided = matches!(row.result, StageResult::Denied(_) | StageResult::Failed { .. });
     is_decided && (&refusal.chain, &refusal.stage) == (&row.chain, &row.stage)
 }
 
-/// Returns the cell with the reason for the stage's result. If `is_decisive` is true, the decision below the table has
-/// the same message, so the cell does not repeat it.
+/// Returns a cell with the reason for the stage's result. If `is_decisive` is true, the message is left out, because
+/// the decision below the table repeats it.
 fn describe(row: &TraceRow, is_decisive: bool) -> (Style, String) {
     match &row.result {
         StageResult::Skipped(reason) => match &row.exception {
@@ -264,7 +266,7 @@ fn stage(row: &TraceRow) -> Value {
         "stage": &*row.stage,
         "mode": row.mode.as_str(),
         "verdict": row.result.as_str(),
-        // Nanoseconds are whole, so microseconds have at most three decimals.
+        // A duration has whole nanoseconds, so the microseconds have at most three decimals.
         "microseconds": row.duration.as_nanos() as f64 / 1e3,
     });
     let more = match &row.result {

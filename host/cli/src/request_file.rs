@@ -1,4 +1,4 @@
-//! Reads requests and objects from files: AdmissionReviews, bare objects, or an HTTP request.
+//! Reads requests from files that contain AdmissionReviews, objects, or an HTTP request.
 
 use std::{
     fmt::Display,
@@ -23,29 +23,30 @@ use serde_json::value::RawValue;
 
 use crate::files;
 
-/// The properties of a request that a bare object, or the body of an HTTP request, does not contain.
+/// What an object, or the body of an HTTP request, does not say about its request.
 #[derive(Debug, Args)]
 pub(crate) struct ObjectArguments {
-    /// Read the files as bodies of this HTTP request, such as 'PUT /v1/services/web'. Without a file, the request has
-    /// no body.
+    /// Read each file as the body of this HTTP request, such as 'PUT /v1/services/web'. If no file is given, the
+    /// request has no body.
     #[arg(long, value_name = "METHOD PATH", value_parser = request_line)]
     pub(crate) request: Option<String>,
-    /// A header of the request in --request, such as 'BCS-ClusterID: BCS-MESOS-10001'. May be given more than once.
+    /// A header of the HTTP request in --request, such as 'BCS-ClusterID: BCS-MESOS-10001'. May be given more than
+    /// once.
     #[arg(long, value_name = "NAME: VALUE", requires = "request")]
     header: Vec<String>,
-    /// The operation on a bare object [default: CREATE].
+    /// The operation of which a file contains only the object [default: CREATE].
     #[arg(long)]
     pub(crate) operation: Option<Operation>,
-    /// The resource of a bare object, as in a chain's rules [default: guessed from its kind].
+    /// The resource, as in a chain's rules, if a file contains only an object [default: guessed from the object's
+    /// kind].
     #[arg(long)]
     pub(crate) resource: Option<String>,
-    /// The namespace of a bare object that does not name one.
+    /// The namespace of an object in a file, if the object does not name one.
     #[arg(long)]
     pub(crate) namespace: Option<String>,
 }
 
 impl ObjectArguments {
-    /// Returns the request line and headers that --request describes.
     fn http_head(&self) -> Option<String> {
         let line = self.request.as_ref()?;
         let headers: String = self.header.iter().map(|header| format!("{header}\r\n")).collect();
@@ -64,7 +65,7 @@ fn request_line(text: &str) -> Result<String, String> {
 
 #[derive(Debug)]
 struct RequestDocument {
-    /// The file, with the line or number of the document if the file contains several.
+    /// The name of the file. If the file contains several documents, the line or the number of this document follows.
     place: String,
     json: Vec<u8>,
 }
@@ -75,8 +76,8 @@ pub(crate) struct LocatedRequest {
     pub(crate) request: Request,
 }
 
-/// Reads at least one request from files and directories; `-` is standard input. With `--request`, each file is the
-/// body of that HTTP request.
+/// Reads the requests in files and directories, at least one; `-` stands for standard input. If `--request` is given,
+/// each file contains the body of that HTTP request.
 pub(crate) fn read(
     paths: &[PathBuf],
     arguments: &ObjectArguments,
@@ -149,12 +150,12 @@ pub(crate) fn is_http(bytes: &[u8]) -> bool {
     matches!(line.split_whitespace().collect::<Vec<_>>()[..], [_, _, version] if version.starts_with("HTTP/"))
 }
 
-/// Splits a file of concatenated JSON values, or of YAML documents, into documents. Each item of a `List` becomes a
-/// document of its own.
+/// Splits a file with several JSON values, or with several YAML documents, into documents. Each item of a `List`
+/// becomes a document.
 fn documents(path: &Path, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> {
     let name = path.display().to_string();
     let inputs = if bytes.trim_ascii_start().starts_with(b"{") {
-        // If the text is not valid YAML either, the JSON parser's error is more helpful.
+        // If the text is neither JSON nor YAML, the error of the JSON parser is returned, because it is more helpful.
         json_documents(&name, bytes).or_else(|error| yaml_documents(&name, bytes).map_err(|_| error))
     } else {
         yaml_documents(&name, bytes)
@@ -206,7 +207,7 @@ struct KubernetesList<'a> {
 }
 
 impl RequestDocument {
-    /// Returns the items of a `List`, as `kubectl get` prints it; for other documents, the document itself.
+    /// If the document is a `List`, as `kubectl get` prints it, returns its items, and else the document itself.
     fn items(self) -> Vec<Self> {
         let parsed = serde_json::from_slice::<KubernetesList<'_>>(&self.json).ok();
         let list = parsed.filter(|list| (list.api_version, list.kind) == ("v1", "List"));

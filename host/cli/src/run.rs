@@ -31,8 +31,8 @@ use crate::{
 
 /// Run requests through a chain or a plugin, without a server.
 ///
-/// Prints a row per stage, the changes and the decision for one request, and a line for each of several. Exits with 0
-/// when every request is allowed and with 1 when one is refused.
+/// For one request, the command prints a row per stage, the changes and the decision. For several requests, it prints a
+/// line for each. Exits with 0 when every request is allowed and with 1 when one is refused.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance run chains/pods.yaml pod.yaml
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     log: String,
 }
 
-/// The hooks that requests are run through, and their surroundings.
+/// The chain or plugin through which requests are run, and what it needs.
 #[derive(Debug, Args)]
 pub(crate) struct HookArguments {
     /// A chain file, a directory of them, a plugin (.wasm), or a stock plugin (stock:image-policy).
@@ -75,8 +75,8 @@ pub(crate) struct HookArguments {
     allow: Vec<Grants>,
     #[command(flatten)]
     surroundings: SurroundingFiles,
-    /// The configuration whose dialect reads an HTTP request [default: admittance.yaml here with --request, otherwise
-    /// the BCS driver's]. Its settings of modules and signatures are used too.
+    /// The configuration whose dialect reads an HTTP request, and whose settings of modules and signatures are used
+    /// [default: admittance.yaml here with --request, and otherwise none, so that the dialect is the BCS driver's].
     #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// The directory of modules and their compiled forms [default: the user's cache directory].
@@ -119,7 +119,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
 
 async fn again_and_again(arguments: &Arguments) -> crate::Result<ExitCode> {
     loop {
-        // Watching starts before the files are read, so that no change is missed.
+        // The files are watched from before they are read, so that no change is missed.
         let mut watch = Watch::new(arguments.watched(), WatchConfig::default()).await;
         if let Err(error) = once(arguments).await {
             anstream::eprintln!("{BAD}error:{BAD:#} {}", causes::chain(&*error));
@@ -152,7 +152,8 @@ async fn evaluate(arguments: &Arguments) -> crate::Result<ExitCode> {
 }
 
 impl Arguments {
-    /// Returns a message if a chain or plugin is among the requests, because then the arguments were probably swapped.
+    /// If a chain or plugin is given where requests are expected, returns a message, because the arguments were
+    /// probably swapped.
     fn swapped(&self) -> Option<String> {
         let is_hooks = |path: &&PathBuf| {
             files::is_module(path)
@@ -166,7 +167,7 @@ impl Arguments {
         ))
     }
 
-    /// Returns the files and directories whose changes make `--watch` run again.
+    /// Returns the files and directories whose changes make `--watch` run the requests again.
     fn watched(&self) -> Vec<PathBuf> {
         let HookArguments {
             hooks,
@@ -182,7 +183,7 @@ impl Arguments {
         let lists = [cluster, http, &self.requests.requests];
         paths.extend(lists.into_iter().flatten().cloned());
         if !files::is_module(hooks) {
-            // A chain that cannot be read is reported when it runs.
+            // A chain that cannot be read is ignored here, because it is reported when it is run.
             let chains = definitions::load(std::slice::from_ref(hooks)).unwrap_or_default();
             for stage in chains.into_iter().flat_map(|chain| chain.stages) {
                 for (_, plugin) in stage.plugins() {
@@ -218,7 +219,8 @@ async fn report(table: &Table, LocatedRequest { place, request }: LocatedRequest
 }
 
 impl HookArguments {
-    /// Reads the named configuration. If none is named, `--request` uses the configuration in the current directory.
+    /// Reads the configuration that --config names. If none is named, and `--request` is given, reads the configuration
+    /// in the current directory.
     pub(crate) fn config(&self, requests: &RequestArguments) -> crate::Result<Option<Config>> {
         let default = Path::new(DEFAULT_CONFIG);
         let default = (requests.object.request.is_some() && default.exists()).then_some(default);

@@ -9,12 +9,13 @@ use crate::output::write;
 pub(crate) const EXCEPTION: &str = include_str!("schema/exception.json");
 pub(crate) const TEST: &str = include_str!("schema/test.json");
 
-/// The page with the keys of the configuration. A test compares it with the keys that the program reads.
+/// The documentation of the configuration's keys, from which the schema is made. A test compares it with the keys that
+/// the program reads.
 const CONFIGURATION: &str = include_str!("../../../docs/configuration.md");
 
-/// Print the JSON Schema of a kind of document, with which editors complete and check such documents.
+/// Print the JSON Schema of a kind of document. Editors use it to complete and check such documents.
 ///
-/// The YAML language server uses the schema that the document's first line names: `# yaml-language-server:
+/// The YAML language server uses the schema that a document's first line names: `# yaml-language-server:
 /// $schema=schemas/chain.json`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -49,7 +50,8 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     Ok(write(&text)?)
 }
 
-/// Returns the schema of the configuration with keys and descriptions. Values are only validated by `check`.
+/// Returns the schema of the configuration, with its keys and their descriptions. It does not restrict values, because
+/// only `check` validates them.
 fn configuration() -> Value {
     let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -79,8 +81,8 @@ fn configuration() -> Value {
     schema
 }
 
-/// Returns the schema of a key such as `a.b`, `list[].c` or `map.<name>`. If it is missing, creates it and the schemas
-/// of the keys that contain it.
+/// Returns the schema of a key such as `a.b`, `list[].c` or `map.<name>`. If it is missing, adds it, and the schemas of
+/// the keys around it.
 fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
     let mut place = schema;
     for part in key.split('.') {
@@ -90,7 +92,7 @@ fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
             place = member(place, "additionalProperties");
             continue;
         }
-        // These keywords restrict only objects, so the key may also have values of other types.
+        // This keyword restricts only objects, so the key may have values of all other types.
         if place.get("properties").is_none() && place.get("additionalProperties").is_none() {
             *member(place, "additionalProperties") = false.into();
         }
@@ -102,14 +104,13 @@ fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
     place
 }
 
-/// Returns a member of an object. Creates object and member if they are missing.
+/// Returns a member of an object. If it is missing, adds it, and makes the value an object if it is none.
 fn member<'v>(value: &'v mut Value, name: &str) -> &'v mut Value {
     if !value.is_object() {
         *value = Map::new().into();
     }
     match value {
         Value::Object(members) => members.entry(name).or_insert_with(|| Map::new().into()),
-        // This cannot happen, because the value has just been made an object.
         other => other,
     }
 }

@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
         env = "ADMITTANCE_CONFIG"
     )]
     config: PathBuf,
-    /// Listen on this address instead of the configuration's listen.address.
+    /// Listen on this address, instead of listen.address in the configuration.
     #[arg(long, value_name = "ADDRESS", value_parser = socket_address, env = "ADMITTANCE_LISTEN")]
     listen: Option<SocketAddr>,
     /// Serve /healthz, /readyz, /metrics and the API on this address instead of the configuration's
@@ -58,21 +58,22 @@ pub(crate) struct Arguments {
     /// Forward to these servers instead of the configuration's upstream.servers or upstream.discover.
     #[arg(long, value_name = "URL", env = "ADMITTANCE_UPSTREAM", value_delimiter = ',')]
     upstream: Vec<http::Uri>,
-    /// Keep modules and their compiled forms here instead of the configuration's store.directory [default:
-    /// admittance in the user's cache directory].
+    /// Keep modules and their compiled forms in this directory, instead of store.directory in the configuration
+    /// [default: admittance in the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
-    /// Keep the history of live revisions here instead of the configuration's history.directory, for this driver only
-    /// [default: a directory of its own in the user's state directory].
+    /// Keep the history of live revisions in this directory, instead of history.directory in the configuration. Each
+    /// driver needs a directory of its own [default: one in the user's state directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_HISTORY")]
     history: Option<PathBuf>,
-    /// Register webhooks for this Service instead of dialect.kubernetes.webhookConfigurations.service.
+    /// Register webhooks for this Service, instead of dialect.kubernetes.webhookConfigurations.service in the
+    /// configuration.
     #[arg(long, value_name = "NAME.NAMESPACE", env = "ADMITTANCE_SERVICE")]
     service: Option<Service>,
-    /// Elect the leader with this Lease, instead of the `lease` of `kubernetes` in definitions, or the default.
+    /// Elect the leader with this Lease, instead of the `lease` of `kubernetes` in `definitions`, or the default Lease.
     #[arg(long, value_name = "NAME", value_parser = parse_lease, env = "ADMITTANCE_LEASE")]
     lease: Option<String>,
-    /// Use this level or this filter (`info,admittance=debug`) for log lines, instead of log.level.
+    /// Write log lines of this level or filter (`info,admittance=debug`), instead of log.level in the configuration.
     #[arg(long, value_name = "LEVEL", env = "ADMITTANCE_LOG")]
     log: Option<String>,
     /// Log in this format instead of log.format; auto is pretty on a terminal, and json otherwise.
@@ -199,8 +200,8 @@ async fn serve(mut config: Config, metrics: Metrics) -> crate::Result<ExitCode> 
     })
 }
 
-/// Opens the webhook configurations that the leader writes. If the leader also issues their certificate, the driver's
-/// port uses it.
+/// Opens the webhook configurations that the leader writes. If the leader issues their certificate, makes the driver's
+/// port use that certificate.
 async fn webhooks(config: &mut Config, connections: &Connections) -> crate::Result<Option<Webhooks>> {
     let Some((webhooks, cluster)) = config.front.webhooks().zip(connections.cluster.as_ref()) else {
         return Ok(None);
@@ -237,8 +238,8 @@ async fn build(config: &Config, connections: &Connections) -> crate::Result<Host
     Ok(builder.build().await?)
 }
 
-/// Warns about conditions that use the authorizer without a cluster. Such conditions fail, which usually means a
-/// denial.
+/// Warns about conditions that use the authorizer although there is no cluster. Such conditions fail, and then the
+/// request is usually denied.
 fn warn_of_conditions(host: &Host) {
     for chain in host.table().chains() {
         for stage in chain.stages.iter().filter(|stage| stage.spec.uses_authorizer()) {
@@ -251,11 +252,12 @@ fn warn_of_conditions(host: &Host) {
     }
 }
 
-/// Starts the watches that the chains need, so that the first requests do not wait for them.
+/// Starts the watches on the cluster that the chains need, so that the first requests do not wait for them.
 fn warm(cluster: &Cluster, host: &Host) {
     let table = host.table();
     let mut stages = table.chains().flat_map(|chain| &chain.stages);
-    // An empty selector needs no labels, and the permission to read them may be missing.
+    // A selector without requirements needs no labels. They are not watched for it, because the permission may be
+    // missing.
     let needs_labels = |selector: &NamespaceSelector| matches!(selector, NamespaceSelector::Labels(selector) if !selector.is_empty());
     if stages.any(|stage| stage.spec.namespace_selector.as_ref().is_some_and(needs_labels)) {
         cluster.watch_namespaces();

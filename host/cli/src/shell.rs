@@ -37,18 +37,17 @@ impl CompletionsArguments {
     }
 }
 
-/// The environment variable that a shell's completion script sets to the name of the shell when it requests
-/// completions.
+/// The environment variable by which a shell's completion script asks this program for completions. Its value is the
+/// name of the shell.
 const REQUEST: &str = "ADMITTANCE_COMPLETE";
 
-/// If a shell's script requests it, completes a command line and exits.
+/// If a shell's completion script has started the program, completes the command line and exits.
 pub(crate) fn complete() {
     CompleteEnv::with_factory(crate::Arguments::command)
         .var(REQUEST)
         .complete();
 }
 
-/// Returns the shell's script, which requests completions from this program.
 fn script(shell: Shell) -> io::Result<Vec<u8>> {
     let mut script = Vec::new();
     if let Some(completer) = Shells::builtins().completer(&shell.to_string()) {
@@ -65,7 +64,6 @@ impl ManArguments {
         self.write(&program, PROGRAM.to_owned())
     }
 
-    /// Writes the man page of a command, and the pages of its subcommands.
     fn write(&self, command: &clap::Command, name: String) -> crate::Result<()> {
         let mut page = Vec::new();
         let man = clap_mangen::Man::new(command.clone()).title(name.clone());

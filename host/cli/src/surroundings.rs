@@ -1,4 +1,4 @@
-//! Simulates the objects of a cluster and the answers of servers, for plugins that commands run without a server.
+//! Simulates a cluster and servers for plugins that commands run without a server.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -21,20 +21,21 @@ use parking_lot::RwLock;
 
 use crate::{arguments::existing, host, request_file};
 
-/// The maximum number of calls in flight. Requests run one at a time, so a small number suffices.
+/// The maximum number of calls to the simulated cluster and servers at a time. It is small, because requests run one
+/// after the other.
 const CALLS_IN_FLIGHT: u32 = 4;
 
-/// The cluster and servers that the plugins see during one request.
+/// The cluster and the servers that plugins can use during one request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestSurroundings {
-    /// The objects in the cluster; `None` without a cluster.
+    /// The objects in the cluster; `None` if there is no cluster.
     pub(crate) cluster: Option<Manifests>,
-    /// The answers of servers; if `None`, HTTP requests fail as unavailable.
+    /// The answers of servers. If `None`, every HTTP request of a plugin fails as unavailable.
     pub(crate) http: Option<Vec<HttpAnswer>>,
 }
 
 impl RequestSurroundings {
-    /// Returns these surroundings; fields that are `None` are taken from `other`.
+    /// Returns these surroundings. A field that is `None` is taken from `other`.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             cluster: self.cluster.or(other.cluster),
@@ -43,15 +44,15 @@ impl RequestSurroundings {
     }
 }
 
-/// The files that stand for a cluster and for servers.
+/// The files with the objects of a cluster and the answers of servers, which are simulated for plugins.
 #[derive(Debug, Args)]
 pub(crate) struct SurroundingFiles {
-    /// A file or directory with the objects that lookups find; a Namespace among them provides its labels. May be given
-    /// more than once.
+    /// A file or directory with the objects that plugins find in the cluster. A Namespace among them also gives the
+    /// namespace its labels. May be given more than once.
     #[arg(long, value_name = "FILE|DIRECTORY", value_parser = existing)]
     pub(crate) cluster: Vec<PathBuf>,
-    /// A file with the answers to HTTP requests of plugins, in the form of `http` in a case of `test`; nothing is sent.
-    /// May be given more than once.
+    /// A file with the answers to HTTP requests of plugins, as under `http` in a case of `test`. The requests are not
+    /// sent. May be given more than once.
     #[arg(long, value_name = "FILE", value_parser = existing)]
     pub(crate) http: Vec<PathBuf>,
 }
@@ -77,7 +78,8 @@ impl SurroundingFiles {
     }
 }
 
-/// The objects and HTTP answers for plugins during a request. Clones share them, so requests run one at a time.
+/// The objects and HTTP answers that plugins get during a request. All clones have the same ones, so requests must run
+/// one at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SimulatedSurroundings(Arc<RwLock<CurrentSurroundings>>);
 
@@ -169,7 +171,7 @@ impl HttpSender for SimulatedSurroundings {
     }
 }
 
-/// Reads a list that contains answers, and names of files with such lists.
+/// Reads a list. Each entry is an answer to HTTP requests, or the name of a file with such a list.
 pub(crate) fn http_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
     let read = |entry: &Node<'_>| {
         if entry.json().is_string() {

@@ -12,7 +12,7 @@ pub(crate) struct Table<const COLUMNS: usize> {
     rows: Vec<[Cell; COLUMNS]>,
 }
 
-/// A cell of a table. If it is empty, a dash is shown.
+/// A cell of a table. An empty cell is shown as a dash.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     text: String,
@@ -21,7 +21,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// Returns a cell with a text, in which control characters such as line breaks are replaced.
+    /// Returns a cell with this text. Control characters in it, such as line breaks, are replaced.
     pub(crate) fn text(text: impl AsRef<str>) -> Self {
         Self {
             text: harmless(text.as_ref()),
@@ -80,13 +80,12 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
                 let padding = " ".repeat(width.saturating_sub(cell.width()));
                 let (before, after) = match is_number {
                     true => (padding.as_str(), ""),
-                    // Padding the last column would leave trailing spaces.
+                    // The last column is not padded, because that would leave spaces at the end of lines.
                     false if index + 1 == COLUMNS => ("", ""),
                     false => ("", padding.as_str()),
                 };
                 let gap = if index > 0 { "  " } else { "" };
                 let Cell { text: own, style, .. } = cell;
-                // Writing to a `String` cannot fail.
                 let _ = write!(text, "{gap}{before}{style}{own}{style:#}{after}");
             }
             text.push('\n');

@@ -31,10 +31,10 @@ use crate::{arguments::existing, files, logging, modules, project::Project, requ
 
 /// Run the cases of a plugin or a chain in the sandbox.
 ///
-/// A project in Rust, JavaScript or Python is built first, unless nothing changed, and its native tests run afterwards.
-/// Cases are YAML: a request, the settings, the objects of a cluster, and what is expected. Suites of Gatekeeper
+/// A project in Rust, JavaScript or Python is built first, unless nothing changed, and its native tests run after the
+/// cases. A case is YAML: a request, the settings, the objects of a cluster, and what is expected. Suites of Gatekeeper
 /// (`kind: Suite`) and tests of Kyverno (`kyverno-test.yaml`) are read as they are, including those in subdirectories.
-/// Exits with 0 when all pass, with 1 when one fails, and with 2 when a case cannot be read.
+/// Exits with 0 when all cases pass, with 1 when one fails, and with 2 when a case cannot be read.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance test
@@ -49,17 +49,17 @@ pub(crate) struct Arguments {
     /// project]. May be given more than once.
     #[arg(long, value_name = "FILE|DIRECTORY", value_parser = existing)]
     cases: Vec<PathBuf>,
-    /// Run only cases whose name contains this text, or matches this regular expression between slashes, and no native
-    /// tests.
+    /// Run only the cases whose name contains this text, or matches this regular expression between slashes. No native
+    /// tests run then.
     #[arg(long, value_name = "PATTERN")]
     run: Option<TextPattern>,
-    /// Run only these cases of Kyverno's tests. A `*` stands for any text.
+    /// Run only these cases of Kyverno's tests, such as `policy=require-*, resource=web`. A `*` stands for any text.
     #[arg(long, short = 't', value_name = "policy=NAME,resource=NAME")]
     test_case_selector: Option<CaseSelector>,
     /// Call the webhooks of chains. Without this option, chains with webhooks are refused.
     #[arg(long)]
     call_webhooks: bool,
-    /// A configuration of `serve`, for its settings of modules and signatures, and its dialect.
+    /// A configuration of `serve`, of which the dialect and the settings of modules and signatures are used.
     #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// The directory of modules and their compiled forms [default: the user's cache directory].
@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
     log: String,
 }
 
-/// Parses the path to test. A path ending in `/...`, as in `gator`, means the directory.
+/// Parses the path to test. If it ends in `/...`, as for `gator`, it means the directory before that.
 fn subject(text: &str) -> Result<PathBuf, String> {
     modules::hooks(text.strip_suffix("/...").unwrap_or(text))
 }
@@ -119,7 +119,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     Ok(crate::exit_code(tested.iter().all(TestedCase::is_passed)))
 }
 
-/// Lists the files with cases. By default, these are the files in the directory `tests`, if there is one in the tested
+/// Lists the files with cases. If none are given, these are the files in a directory `tests`, which is in the tested
 /// directory or next to the tested file.
 fn files_of_cases(arguments: &Arguments) -> Result<Vec<PathBuf>, String> {
     if !arguments.cases.is_empty() {
@@ -144,7 +144,6 @@ fn default_cases(subject: &Path) -> PathBuf {
         files::directory(subject)
     };
     let path = beside.join("tests");
-    // This removes the `.` of the default path.
     path.components()
         .filter(|part| *part != Component::CurDir)
         .collect()
@@ -168,7 +167,6 @@ fn no_case(arguments: &Arguments) -> String {
     }
 }
 
-/// Reads all cases. Reports the mistakes in all files together.
 fn read(
     paths: &[PathBuf],
     subject: &TestSubject,

@@ -51,7 +51,6 @@ impl AgentPort {
         Ok(Self { listener, handler })
     }
 
-    /// Serves the agent's port. Never returns, even if there is no port to serve.
     pub(super) async fn serve(port: Option<Self>) {
         if let Some(Self { listener, handler }) = port {
             listener.serve(handler, Stop::default(), None).await;

@@ -29,7 +29,6 @@ fn now() -> OffsetDateTime {
     OffsetDateTime::now_utc()
 }
 
-/// Parses a command line, and adds the directory for the files.
 fn arguments(directory: &TempDir, line: &str) -> Arguments {
     let out = ["certs", "--out", directory.path().to_str().unwrap()];
     Command::try_parse_from(out.into_iter().chain(line.split_whitespace()))

@@ -64,7 +64,6 @@ impl Machine {
     }
 }
 
-/// Returns the free space in the file system that contains a path, in bytes.
 pub(super) fn free_space(path: &Path) -> Option<u64> {
     let system = rustix::fs::statvfs(path).ok()?;
     Some(system.f_bavail.saturating_mul(system.f_frsize))

@@ -144,7 +144,6 @@ impl OriginalConfig {
         }
     }
 
-    /// Returns the address and port of a listener.
     fn address(&mut self, ip: &str, port_key: &str, default: &str) -> String {
         let port = self.take(port_key).unwrap_or_else(|| default.to_owned());
         if ip.contains(':') {

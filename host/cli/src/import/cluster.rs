@@ -66,7 +66,6 @@ async fn constraints(cluster: &Cluster, templates: &[Json]) -> crate::Result<Vec
     Ok(lists)
 }
 
-/// Lists the objects at a path; returns `None` if the API server does not have their kind.
 async fn list(cluster: &Cluster, path: &str) -> crate::Result<Option<Vec<Json>>> {
     let Some(body) = cluster.read(path).await?.found(path)? else {
         return Ok(None);

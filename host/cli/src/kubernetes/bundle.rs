@@ -19,7 +19,6 @@ use crate::files;
 /// The maximum total size of the values in a ConfigMap, in bytes. Kubernetes accepts no more.
 const LARGEST_CONFIG_MAP: usize = 1024 * 1024;
 
-/// The documents and modules that are mounted in a Pod.
 #[derive(Debug)]
 pub(super) struct Bundle {
     pub(super) documents: BTreeMap<String, String>,
@@ -219,7 +218,6 @@ impl CollectedModules {
     }
 }
 
-/// Converts a module's file name to a part of a ConfigMap's name.
 fn slug(file_name: &str) -> String {
     let stem = file_name.strip_suffix(".wasm").unwrap_or(file_name);
     // The whole name of the ConfigMap may have at most 253 characters.

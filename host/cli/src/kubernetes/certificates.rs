@@ -14,7 +14,6 @@ use time::{Date, OffsetDateTime};
 use super::Installation;
 use crate::files;
 
-/// Validated certificates, in PEM.
 #[derive(Debug)]
 pub(super) struct Certificates {
     pub(super) authority: String,
@@ -25,7 +24,6 @@ pub(super) struct Certificates {
 
 const VALIDITY_DAYS: u16 = 365;
 
-/// A text in PEM, and the name of its file for messages.
 struct Pem {
     name: String,
     text: String,

@@ -133,7 +133,6 @@ pub(super) fn manifests(
     rendered(installation, &values, templates, &files)
 }
 
-/// Renders templates with these values; returns the objects in the order in which to apply them.
 pub(super) fn rendered(
     installation: &Installation,
     values: &Json,

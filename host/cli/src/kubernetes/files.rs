@@ -58,7 +58,6 @@ pub(super) fn of_admin(section: &mut Map<String, Json>, directory: &Path) -> Res
     Ok(files)
 }
 
-/// Returns a section `tls` that names the certificate of the installation.
 pub(super) fn own_certificate() -> Json {
     json!({
         "certificate": format!("{RELATIVE_TLS}/{CERTIFICATE_FILE}"),

@@ -27,7 +27,6 @@ impl From<Json> for Manifest {
 }
 
 impl Manifest {
-    /// Parses a document; returns `None` if it contains no object.
     pub(super) fn parse(document: &str) -> Result<Option<Self>, Mistakes> {
         let document = document.trim_start();
         let is_comment = |line: &&str| line.starts_with('#');
@@ -39,7 +38,6 @@ impl Manifest {
         Ok(Some(Self { comment, object }))
     }
 
-    /// Returns the position of the object's kind in [`KINDS`].
     pub(super) fn rank(&self) -> Option<usize> {
         KINDS.iter().position(|kind| *kind == self.kind())
     }

@@ -80,7 +80,6 @@ impl ClusterNeeds {
         read.chain(ask).collect()
     }
 
-    /// Returns the resources that are read from the API server, sorted and without duplicates.
     fn resources(&self) -> Vec<GroupVersionResource> {
         let resource = |kind: &ClusterKind| {
             GroupVersionKind::from_api_version(kind.api_version(), kind.kind()).guess_resource()

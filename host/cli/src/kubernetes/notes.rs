@@ -156,7 +156,6 @@ fn configuration_notes(configuration: &Configuration) -> Vec<String> {
     notes
 }
 
-/// Describes when the certificate expires, and how to renew it.
 pub(super) fn certificate_note(installation: &Installation, certificates: &Certificates) -> String {
     let certs = &installation.certs;
     let argument = CertifiedServer::from_installation(installation).argument;

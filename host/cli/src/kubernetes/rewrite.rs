@@ -95,7 +95,6 @@ mod tests {
 
     use super::*;
 
-    /// Returns the document with `file:new-INDEX` instead of every source.
     fn rewritten(name: &str, text: &str) -> Result<String, String> {
         let chains = load_text(name, text).map_err(|error| format!("not read: {error}"))?;
         let stages = chains.iter().flat_map(|chain| &chain.stages);

@@ -215,7 +215,6 @@ fn roles(installation: &Installation, prepared: &PreparedInstallation) -> [Json;
     ]
 }
 
-/// Describes what the user must do on the node in addition to writing the files.
 pub(super) fn notes(installation: &Installation, prepared: &PreparedInstallation) -> Vec<String> {
     let directory = directory(installation);
     let mut notes = vec![format!(

@@ -104,12 +104,10 @@ impl KubernetesVersion {
         self.0 >= 21
     }
 
-    /// Returns whether the cluster has HorizontalPodAutoscalers in `autoscaling/v2`.
     pub(super) fn has_stable_autoscaling(self) -> bool {
         self.0 >= 23
     }
 
-    /// Returns whether the cluster has PodDisruptionBudgets in `policy/v1`.
     pub(super) fn has_stable_policies(self) -> bool {
         self.0 >= 21
     }

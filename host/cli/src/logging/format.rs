@@ -1,4 +1,4 @@
-//! Writes log lines in two formats. Values from guests, webhooks and clients cannot add lines, move the terminal's
+//! Writes log lines in two formats. Values from plugins, webhooks and clients cannot add lines, move the terminal's
 //! cursor, or make a line arbitrarily long.
 
 use std::fmt::{self, Write as _};
@@ -24,7 +24,6 @@ use tracing_subscriber::{
 /// The maximum size of the message and of each other field, in bytes. Longer text is truncated.
 const FIELD_LIMIT: usize = 8 << 10;
 
-/// Returns the layer that writes human-readable lines.
 pub(super) fn pretty<S, W>(writer: W, has_colours: bool) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -48,7 +47,6 @@ where
         .with_writer(writer)
 }
 
-/// Writes the fields of pretty lines and their spans.
 #[derive(Debug)]
 struct PrettyFields;
 
@@ -73,7 +71,7 @@ struct PrettyVisitor<'w> {
 impl PrettyVisitor<'_> {
     fn write(&mut self, field: &Field, value: fmt::Arguments<'_>) -> fmt::Result {
         let name = field.name();
-        // The crate `log` adds fields that repeat other parts of the line.
+        // Fields that begin with `log.` come from the crate `log`, and repeat other parts of the line.
         if name.starts_with("log.") {
             return Ok(());
         }
@@ -107,7 +105,6 @@ impl Visit for PrettyVisitor<'_> {
     }
 }
 
-/// The rule for escaping special characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Escaping {
     Rust,
@@ -132,13 +129,14 @@ impl Escaping {
     }
 }
 
-/// Escapes control characters and characters that change the direction of text. Truncates long text.
+/// Text in which control characters and characters that change the direction of text are escaped. Long text is
+/// truncated.
 struct Escaped<'a, 'w> {
     out: &'a mut Writer<'w>,
     escaping: Escaping,
-    /// The number of bytes that may still be written.
+    /// The number of bytes that may still be written before the text is cut off.
     left: usize,
-    /// The number of bytes that were cut off.
+    /// The number of bytes of the text that were cut off.
     cut: usize,
 }
 
@@ -340,7 +338,6 @@ mod tests {
         }
     }
 
-    /// Logs in both formats; returns the lines in each.
     fn logged(log: impl Fn()) -> [String; 2] {
         let (for_people, objects) = (Lines::default(), Lines::default());
         let writer = for_people.clone();

@@ -1,8 +1,8 @@
 //! Writes log lines to standard error.
 //!
-//! A system call for each line of the access log would take longer than many requests, and wake the reader of the log
-//! each time. So these lines are collected for a few milliseconds and written together. Any other line is written
-//! immediately, after the collected lines.
+//! If each line of the access log were written by a system call of its own, that would take longer than many requests,
+//! and wake the reader of the log each time. So these lines are collected for a few milliseconds, and then written
+//! together. A line of any other log is written at once, after the collected lines.
 
 use std::{
     io::{self, StderrLock, Write, stderr},
@@ -18,26 +18,25 @@ use tracing_subscriber::fmt::MakeWriter;
 
 const ACCESS: &str = "admittance::access";
 
-/// The time for which lines are collected.
+/// The time for which access lines are collected before they are written.
 const DELAY: Duration = Duration::from_millis(10);
 
-/// The maximum number of bytes that are collected. A line beyond that is written immediately, so that a slow reader of
-/// the log slows requests down instead of filling the memory.
+/// The maximum size of the collected lines in bytes. A line for which there is no room is written at once. So if the
+/// reader of the log is slow, requests become slow, and the memory does not fill up.
 const MOST: usize = 64 << 10;
 
 static COLLECTED: CollectedLines = CollectedLines::new();
 
-/// Writes collected lines. Call it before the program ends.
+/// Writes the collected lines. Must be called before the program ends, because they would be lost.
 pub(crate) fn flush() {
-    // If standard error fails, the error cannot even be logged.
     let _ = COLLECTED.write_to(&mut stderr().lock());
 }
 
-/// Creates outputs to standard error, one for the lines of each target.
+/// Creates an output for each line: access lines are collected, and all other lines are written at once.
 #[derive(Debug)]
 pub(super) struct LogOutput;
 
-/// An output to standard error for lines of one target.
+/// The output for one line. The line is collected only if it belongs to the access log.
 #[derive(Debug)]
 pub(super) struct LineOutput {
     is_access: bool,
@@ -72,7 +71,8 @@ impl Write for LineOutput {
     }
 }
 
-/// Whether the thread that writes collected lines was started. The first collected line starts it.
+/// Whether collected lines are written later, because the thread that does so could be started. It is started when the
+/// first line is collected.
 static IS_WRITTEN_LATER: LazyLock<bool> = LazyLock::new(|| {
     #[allow(
         clippy::disallowed_methods,
@@ -121,7 +121,7 @@ impl CollectedLines {
             .wait_while(&mut self.lines.lock(), |lines| lines.is_empty());
     }
 
-    /// Writes the collected lines. The caller has locked the output, so that no later line is written before them.
+    /// Writes the collected lines. The caller has locked the output, so no other line can be written before them.
     fn write_to(&self, output: &mut impl Write) -> io::Result<()> {
         let lines = mem::take(&mut *self.lines.lock());
         output.write_all(&lines)

@@ -21,11 +21,11 @@ use crate::{
     progress::transfer,
 };
 
-/// Show information about a module: name, version, contract, resources, settings, imports and the grants that
-/// they need, digests, annotations and signatures.
+/// Show information about a module: name, version, contract, resources, settings, imports and the grants that they
+/// need, digests, annotations and signatures.
 ///
-/// The function `describe` of the module runs in the sandbox, without settings and grants. A tag or URL is resolved
-/// again.
+/// The function `describe` of the module runs in the sandbox, without settings and grants. A tag or URL is looked up
+/// again, because it may name another module now.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance inspect images.wasm
@@ -52,12 +52,12 @@ struct Inspected {
     reference: String,
     #[serde(flatten)]
     description: Description,
-    /// The name of the contract between plugin and host.
+    /// The name of the contract between the inspected plugin and its host.
     interface: String,
-    /// The version of the contract between plugin and host.
+    /// The version of the contract between the inspected plugin and its host.
     contract: Option<String>,
     imports: Vec<ModuleImport>,
-    /// The parsed JSON Schema of the settings, which the plugin's description contains as a string.
+    /// The JSON Schema of the plugin's settings. The plugin's description contains it as text, which is parsed here.
     settings_schema: Option<Value>,
     size: u64,
     digest: String,
@@ -67,7 +67,7 @@ struct Inspected {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     annotations: BTreeMap<String, String>,
     verified: Verified,
-    /// The signatures that were found. They are not verified.
+    /// The signatures that were found for the module. They have not been verified.
     signatures: Vec<SignatureDescription>,
 }
 
@@ -101,7 +101,7 @@ async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Resul
         interface,
         contract,
         imports,
-        // A plugin's schema need not be JSON. Text that is not JSON is shown as a string.
+        // A plugin may describe its settings by a text that is not JSON. Such a text is shown as a string.
         settings_schema: schema.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text))),
         size: module.bytes().len() as u64,
         digest: module.digest().to_string(),

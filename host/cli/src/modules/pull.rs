@@ -17,15 +17,15 @@ use crate::{
 
 /// Fetch a module, check it as a chain would, and keep it in the store, so that the next start needs no network.
 ///
-/// A tag or URL is resolved again, even if it is in the store. The command prints the digest, and the lines that pin
-/// the module in a definition.
+/// A tag or URL is looked up again, because it may name another module now. The
+/// command prints the digest, and the lines that pin the module in a definition.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance pull oci://registry.example.com/plugins/images:1.2.0 --key cosign.pub")]
 pub(crate) struct PullArguments {
     /// An https:// URL, oci://registry/repository:tag, or file: and a path.
     reference: ModuleReference,
-    /// Write the module to this file too.
+    /// The file to which the module is written, in addition to the store.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The public key that must have signed the module (PEM, as cosign writes it). May be given more than once; one of
@@ -49,7 +49,7 @@ impl PullArguments {
     }
 }
 
-/// Returns the manifest that a reference last resolved to, with its digest.
+/// Returns the manifest to which a reference to a registry last resolved, and its digest.
 pub(super) fn manifest(catalog: &Catalog, reference: &ModuleReference) -> Option<(Digest, Vec<u8>)> {
     let (digest, bytes) = catalog.store()?.resolution(reference)?.manifest?;
     Some((digest, bytes.to_vec()))
@@ -82,7 +82,7 @@ fn report(catalog: &Catalog, module: &Module, file: Option<&Path>) -> String {
 
 pub(super) fn pin(reference: &ModuleReference, digest: Digest, manifest: Option<Digest>) -> String {
     let source = match (reference, manifest) {
-        // The digest of the manifest takes precedence over the tag, which is only informative.
+        // With the digest of the manifest, the tag only informs people.
         (ModuleReference::Oci(artifact), Some(manifest)) => {
             let tag = artifact.tag().map(|tag| format!(":{tag}")).unwrap_or_default();
             let (registry, repository) = (artifact.registry(), artifact.repository());

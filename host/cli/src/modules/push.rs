@@ -20,8 +20,8 @@ use crate::{
 
 /// Push a plugin to a registry, as the standard WebAssembly artifact, with the credentials of `docker login`.
 ///
-/// The plugin's name, version and summary become the annotations for title, version and description. Pushing the same
-/// plugin with the same annotations again makes the same artifact, so that its signatures stay valid. For this, its
+/// The plugin's name, version and summary become the annotations for title, version and description. If the same plugin
+/// is pushed again with the same annotations, the artifact is the same, so its signatures stay valid. This is why the
 /// creation time is always 1970-01-01, or SOURCE_DATE_EPOCH.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

@@ -1,9 +1,10 @@
-//! Adapts the manifests of the Rust SDK for the project of a plugin.
+//! Adapts the manifests of the Rust SDK, which a new plugin's project contains.
 
-/// The workspace's manifest, which has the versions of the SDK's dependencies.
+/// The manifest of this workspace. It contains the versions of the crates on which the SDK depends.
 const WORKSPACE: &str = include_str!("../../../../Cargo.toml");
 
-/// Inserts the values that an SDK manifest inherits from this workspace, and removes the SDK's tests and lints.
+/// Inserts the values that a manifest of the SDK inherits from this workspace. Removes the sections about tests and
+/// lints.
 pub(super) fn resolved(manifest: &str) -> String {
     let mut section = "";
     let mut lines = Vec::new();
@@ -22,8 +23,8 @@ pub(super) fn resolved(manifest: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns the line of the workspace's manifest that this line inherits, with the features that this line adds; `None`
-/// if this line inherits nothing.
+/// Returns the line of the workspace's manifest that this line inherits, plus the features that this line adds. Returns
+/// `None` if this line inherits nothing.
 fn inherited(line: &str) -> Option<String> {
     let (name, features) = match line.strip_suffix(".workspace = true") {
         Some(name) => (name, None),

@@ -21,21 +21,22 @@ pub(super) enum PluginTemplate {
     Validating,
     /// Adds a label to objects without it.
     Mutating,
-    /// Looks up the namespace of an object, and refuses the object if its label differs from the namespace's label.
+    /// Looks up the namespace of an object. If the object has another value in a label than the namespace, refuses the
+    /// object.
     Capabilities,
 }
 
 type File = (&'static str, &'static [u8]);
 
 pub(super) struct LanguageTemplate {
-    /// The path of the built component.
+    /// The path of the component that a build of the project writes.
     pub(super) module: &'static str,
-    /// The CI step that installs the language.
+    /// The step of the CI workflow that installs the language.
     pub(super) setup: &'static str,
     own: &'static [File],
-    /// The code and native tests for each [`PluginTemplate`].
+    /// The code and the native tests of the project, for each [`PluginTemplate`].
     code: [&'static [File]; 3],
-    /// The SDK. Projects contain it, because it is in no registry yet.
+    /// The files of the SDK. Each project contains them, because no registry has the SDK yet.
     pub(super) sdk: &'static [File],
 }
 
@@ -45,7 +46,7 @@ macro_rules! template {
     };
 }
 
-/// Embeds the code for each plugin template, from the directory that is named after the template.
+/// Embeds the code for each template of a plugin, from a directory with the template's name.
 macro_rules! code {
     ($lang:literal: $($path:literal from $file:literal),*) => {
         [
@@ -152,8 +153,8 @@ impl Lang {
 }
 
 impl LanguageTemplate {
-    /// Returns the files without the SDK, and fills in `{{name}}`, `{{crate}}`, `{{summary}}`, `{{module}}` and
-    /// `{{setup}}`.
+    /// Returns the files of the project without those of the SDK. Fills in `{{name}}`, `{{crate}}`, `{{summary}}`,
+    /// `{{module}}` and `{{setup}}`.
     pub(super) fn files(&self, template: PluginTemplate) -> impl Iterator<Item = File> {
         let [code, examples] = [&self.code, &EXAMPLES].map(|templates| template.files_in(templates));
         [self.own, code, examples, &COMMON].into_iter().flatten().copied()
@@ -161,7 +162,6 @@ impl LanguageTemplate {
 }
 
 impl PluginTemplate {
-    /// Returns what the plugin does, as a sentence for the manifest.
     pub(super) fn summary(self) -> &'static str {
         match self {
             Self::Validating => "Refuses objects that do not carry a label.",

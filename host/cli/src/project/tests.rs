@@ -100,7 +100,6 @@ fn projects_are_built_with_the_commands_of_their_language() {
     }
     let ready = || files::read(&folder.path().join("ready")).unwrap();
     assert_eq!(ready(), "1\n");
-    // If the manifest changes, the dependencies are installed again.
     fs::write(folder.path().join("manifest"), "more").unwrap();
     for _ in 0..2 {
         project(&PROJECT).build().unwrap();
@@ -172,7 +171,7 @@ fn a_project_that_did_not_change_is_not_built_again() {
         ("project/tests/cases.yaml", 1),
         ("project/src/code", 2),
         ("linked/index.js", 3),
-        // The component itself is rebuilt if another program has replaced it.
+        // If another program has replaced the component, it is built again.
         ("project/a.wasm", 4),
     ] {
         fs::write(path(file), file).unwrap();

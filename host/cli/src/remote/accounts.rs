@@ -40,7 +40,7 @@ enum UsersCommand {
         /// Let the user do everything with every cluster, and manage users.
         #[arg(long)]
         super_user: bool,
-        /// A group of the user in clusters. May be given more than once.
+        /// A group to which the user belongs in every cluster. May be given more than once.
         #[arg(long, value_name = "GROUP")]
         group: Vec<String>,
         #[command(flatten)]
@@ -56,14 +56,14 @@ enum UsersCommand {
     },
     /// Copy users, tokens and clusters of bcs-api, whose tables are in the gateway's MySQL database.
     ///
-    /// Users, tokens and clusters keep their IDs. If a row conflicts with one of the gateway, nothing is copied, and
-    /// all conflicts are listed.
+    /// Users, tokens and clusters keep their IDs. If a row of bcs-api conflicts with a row of the gateway, nothing is
+    /// copied, and all conflicts are listed.
     #[command(after_help = "Examples:
   admittance users import
   admittance users import --replace root")]
     Import {
-        /// Delete this user of the gateway, with all tokens, before the copy, if a user of bcs-api has the same name or
-        /// number. May be given more than once.
+        /// If a user of bcs-api has the name or number of this user of the gateway, delete the user of the gateway with
+        /// all tokens before the copy. May be given more than once.
         #[arg(long, value_name = "USER")]
         replace: Vec<String>,
         #[command(flatten)]
@@ -143,7 +143,7 @@ enum ClustersCommand {
         /// The user who may manage the cluster.
         #[arg(long, value_name = "USER")]
         creator: Option<String>,
-        /// The project, if the platform manages the cluster.
+        /// The ID of the project, if a platform manages the cluster.
         #[arg(long)]
         project: Option<String>,
         /// The type of the cluster: k8s, mesos or tke [default: k8s].
@@ -218,8 +218,9 @@ enum PermissionsCommand {
     #[command(after_help = "Examples:
   admittance permissions list")]
     List(Query),
-    /// Grant a user a permission for a cluster, instead of the user's previous one: Read, Write or Hooks; or Cluster,
-    /// with which the role bindings of a Kubernetes cluster decide what the user may do there.
+    /// Grant a user a permission for a cluster, in place of the permission that the user has. The permission is Read,
+    /// Write or Hooks; or Cluster, with which the role bindings of a Kubernetes cluster decide what the user may do
+    /// there.
     #[command(after_help = "Examples:
   admittance permissions grant alice plain-dev Write")]
     Grant {

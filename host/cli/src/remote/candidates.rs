@@ -13,7 +13,7 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// Show how often each candidate agreed with the plugin of its stage, and where it did not.
+/// Show how often each candidate agreed with the plugin of its stage, and on which requests it did not.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance candidates")]
@@ -74,7 +74,6 @@ pub(super) fn table<'a, S: AsRef<str>>(candidates: impl Iterator<Item = (S, &'a 
 fn difference(text: &mut String, stage: &str, sample: &DifferenceSample) {
     let object = human::object(sample.namespace.as_deref(), &sample.name);
     let request = format!("{} of {} {object}", sample.operation, sample.kind);
-    // Writing to a `String` cannot fail.
     let _ = writeln!(
         text,
         "\n{BOLD}{}{BOLD:#}  {} {DIM}uid {} at {}{DIM:#}",

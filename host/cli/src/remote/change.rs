@@ -19,8 +19,8 @@ use crate::{
 
 /// Make definitions live: add new ones, and replace existing ones of the same kind and name.
 ///
-/// The driver first builds the whole table, then writes its definition files, and then the table goes live. If anything
-/// is wrong, nothing changes. Relative paths in the definitions are relative to the driver's files.
+/// The driver first builds a table with the new definitions, then writes its definition files, and then makes the table
+/// live. If anything is wrong, nothing changes. Relative paths in the definitions are relative to the driver's files.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance apply -f chains/pods.yaml --dry-run
@@ -61,7 +61,7 @@ pub(crate) struct PromoteArguments {
 /// Make an earlier revision live, with its definitions and exactly its modules.
 ///
 /// The driver's files are not changed: the revision stays live until the files, or the modules that they name, change
-/// again. Each replica must be rolled back separately, with the number that the revision has there.
+/// again. Revisions are numbered by each replica on its own, so roll back each replica separately, with its number.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance rollback 41")]
@@ -139,14 +139,14 @@ impl RollbackArguments {
     }
 }
 
-/// Joins the texts of all files. Returns the joined text, and its name for error messages.
+/// Joins the texts of all files. Returns the result, and a name for it in error messages.
 fn joined(mut files: Vec<DefinitionFile>) -> crate::Result<(String, String)> {
     match files.as_mut_slice() {
         [] => Err(no_definition(&[]).into()),
         [file] => Ok((file.path.display().to_string(), std::mem::take(&mut file.text))),
         files => {
-            // In the joined text, line numbers differ from those in the files, so mistakes are reported before the text
-            // is sent.
+            // Mistakes are reported before the joined text is sent, because its line numbers differ from those in the
+            // files.
             DefinitionSet::of_files(files.to_vec()).chains()?;
             let texts: Vec<_> = files
                 .iter()
@@ -224,7 +224,7 @@ mod tests {
         let names: Vec<_> = chains.iter().map(|chain| chain.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"]);
 
-        // Each mistake is reported at its position in its own file, although the driver gets one text.
+        // Although all files are sent as one text, a mistake is reported at its position in its own file.
         std::fs::write(path("b.yaml"), CHAIN.replace("rules:", "rulez:")).unwrap();
         let files = read_definitions(&[folder.path().to_owned()], &mut io::empty()).unwrap();
         let error = joined(files).unwrap_err().to_string();

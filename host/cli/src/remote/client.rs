@@ -20,16 +20,17 @@ pub(super) struct AdminClient {
     token: Option<TokenHeader>,
 }
 
-/// The timeout for connecting, which is short because drivers are nearby.
+/// The timeout for connecting to a driver. It is short, because drivers are nearby.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The timeout for the reply to a GET. Changes have no timeout, because fetching and compiling plugins may take long.
+/// The timeout for the reply to a GET. A change has no timeout, because fetching and compiling its plugins may take
+/// long.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
 pub(super) struct Message<'a> {
     pub(super) parameters: &'a [(&'a str, String)],
-    /// The media type and content of the body.
+    /// The media type of the request's body, and the body.
     pub(super) body: Option<(&'static str, String)>,
 }
 
@@ -38,7 +39,7 @@ impl AdminClient {
         let server = connection.server.clone();
         let options = ClientOptions {
             connect_timeout: CONNECT_TIMEOUT,
-            // A change may take long, and events may be rare, so the time without data is not limited.
+            // The connection may be silent for any time, because a change may take long, and events may be rare.
             silence: Duration::MAX,
             proxy: if server.is_loopback() {
                 ProxyChoice::None
@@ -80,8 +81,8 @@ impl AdminClient {
         })
     }
 
-    /// Sends a request; returns a successful reply as soon as its head has arrived. A redirect is an error, because the
-    /// API does not redirect, and a token must not be sent to another server.
+    /// Sends a request. If the reply is successful, returns it as soon as its head has arrived. A redirect is an error:
+    /// the API never redirects, and a token must not be sent to another server.
     pub(super) async fn open(
         &self,
         method: Method,

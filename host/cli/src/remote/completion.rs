@@ -17,10 +17,11 @@ use super::{
 };
 use crate::human;
 
-/// The maximum time for which a shell waits. If there is no reply by then, nothing is completed.
+/// The maximum time for which a shell waits for names. If the driver has not replied by then, nothing is completed.
 const TIMEOUT: Duration = Duration::from_millis(800);
 
-/// Completes the names of stages, such as `pods/images`. If two chains have the same name, the phase is added.
+/// Completes the names of stages, such as `pods/images`. If chains of both phases have that name, puts the phase before
+/// it.
 pub(super) fn stages() -> ArgValueCompleter {
     completer(|| {
         let chains = chains();
@@ -89,7 +90,8 @@ fn chains() -> Vec<ChainStatus> {
     status.map_or_else(Vec::new, |status| status.table.chains)
 }
 
-/// Gets a resource from the driver that the command line names. Errors are not reported.
+/// Gets a resource from the driver that the command line names. If that fails, returns `None` and reports nothing,
+/// because the user is still typing.
 fn get<T: DeserializeOwned>(path: &[&str]) -> Option<T> {
     let client = AdminClient::new(&connection(env::args())?).ok()?;
     let reply = async {

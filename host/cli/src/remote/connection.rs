@@ -1,4 +1,4 @@
-//! Determines the address of a driver, and the credentials to send.
+//! Determines the address of a driver, and the credentials that are sent to it.
 
 use std::{env, net::IpAddr, path::PathBuf, str::FromStr};
 
@@ -10,7 +10,6 @@ use url::{Host, Url};
 use super::error::RemoteError;
 use crate::files;
 
-/// The arguments for the connection to a driver.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct DriverConnection {
@@ -68,7 +67,6 @@ impl ServerUrl {
     /// Returns the URL with a path that consists of these segments, each percent-encoded.
     pub(super) fn url<'a>(&self, segments: impl IntoIterator<Item = &'a str>) -> Url {
         let mut url = self.0.clone();
-        // This cannot fail, because the URL has a host.
         if let Ok(mut path) = url.path_segments_mut() {
             path.clear().extend(segments);
         }
@@ -102,7 +100,7 @@ impl ServerUrl {
     }
 }
 
-/// The header value that contains the token. It is never printed.
+/// The value of the header that contains the token. It is never printed, because the token is secret.
 #[derive(Clone, derive_more::Debug)]
 #[debug("TokenHeader(...)")]
 pub(super) struct TokenHeader(pub(super) HeaderValue);
@@ -122,7 +120,8 @@ impl TokenHeader {
 }
 
 impl DriverConnection {
-    /// Returns the token to send. If it would be sent over the network without TLS, returns an error.
+    /// Returns the token that is sent to the driver. If it would be sent over the network without TLS, returns an
+    /// error.
     pub(super) fn token(&self) -> Result<Option<TokenHeader>, RemoteError> {
         let token = match &self.token_file {
             Some(path) => {

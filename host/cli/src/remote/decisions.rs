@@ -25,14 +25,14 @@ use crate::{
 
 /// List the decisions on the latest requests that matched a chain, the newest last, or follow them.
 ///
-/// A driver keeps decisions in memory, and on disk if its configuration says so. Each replica has its own.
+/// A driver keeps decisions in memory, and on disk if its configuration says so. Each replica has its own decisions.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance decisions --verdict refused --since 10m
   admittance decisions -f --namespace shop --chain pods
   admittance decisions --user alice --output json")]
 pub(crate) struct DecisionsArguments {
-    /// Print decisions as they are made, until Ctrl-C. Earlier ones come first if --since or --limit is given.
+    /// Print each decision when it is made, until Ctrl-C. With --since or --limit, print earlier decisions first.
     #[arg(long, short)]
     follow: bool,
     /// Only requests that matched this chain.
@@ -95,7 +95,7 @@ impl DecisionsArguments {
             body: None,
         };
         let mut list: DecisionList = self.query.request(Method::GET, &["decisions"], message)?;
-        // The API begins with the newest decision. Here it comes last in every format, as in a log.
+        // The API lists the newest decision first. The command prints it last, as a log does.
         list.decisions.reverse();
         self.query.output.print(&list, text)?;
         if list.decisions.is_empty() {
@@ -104,7 +104,7 @@ impl DecisionsArguments {
         Ok(())
     }
 
-    /// Prints a note if the filter names a chain or stage that is not live, because the name is probably misspelt.
+    /// If the filter names a chain or stage that is not live, prints a note, because the name is probably misspelt.
     async fn note_unknown_names(&self, client: &AdminClient) -> crate::Result<()> {
         if self.chain.is_none() && self.stage.is_none() {
             return Ok(());
@@ -207,7 +207,7 @@ impl DecisionsArguments {
         }
     }
 
-    /// Prints one of several decisions as a line of text, a line of JSON, or a YAML document.
+    /// Prints one decision: as a line of text, as a line of JSON, or as a YAML document.
     fn print(&self, decision: &DecisionRecord) -> crate::Result<()> {
         let text = match self.query.output {
             Output::Text => line(decision),
@@ -218,7 +218,6 @@ impl DecisionsArguments {
     }
 }
 
-/// Returns whether an error means that the reader has closed the output.
 fn is_closed(error: &(dyn std::error::Error + 'static)) -> bool {
     let of_io = error.downcast_ref::<io::Error>();
     of_io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
@@ -256,7 +255,7 @@ fn line(decision: &DecisionRecord) -> String {
     )
 }
 
-/// Lists the stages that did more than allow the request.
+/// Lists the stages that did more than to allow the request.
 fn stages(decision: &DecisionRecord) -> String {
     let rows = decision.stages.iter().filter_map(|row| {
         let what = match (row.result.as_str(), row.mode) {

@@ -10,10 +10,10 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// List the definitions in the files as they are now, or print the text of one.
+/// List the definitions that the driver's files contain now, or print the text of one.
 ///
-/// The live definitions may differ if a definition in the files is invalid, or after a rollback; `status` shows the
-/// live ones.
+/// The live definitions differ from these if a definition in the files is invalid, or after a rollback; `status` shows
+/// the live ones.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance get
@@ -43,7 +43,7 @@ impl GetArguments {
     }
 }
 
-/// Returns the path of a definition in the API. A `/` in the name separates segments.
+/// Returns the path of a definition in the API. If its name contains a `/`, each part of the name is a segment.
 pub(super) fn path_of(id: &DefinitionId) -> Vec<&str> {
     ["definitions", id.kind.as_str()]
         .into_iter()
@@ -51,7 +51,6 @@ pub(super) fn path_of(id: &DefinitionId) -> Vec<&str> {
         .collect()
 }
 
-/// Joins the texts of definitions, as in a file.
 fn texts(definitions: &[StoredDefinition]) -> String {
     let text = |definition: &StoredDefinition| {
         format!("{}\n", harmless_lines(&definition.text).trim_end_matches('\n'))
@@ -85,7 +84,6 @@ mod tests {
     use super::*;
     use crate::table::plain;
 
-    /// Returns a definition in the form in which the driver writes it.
     fn definition(kind: &str, name: &str, chain: Option<&str>) -> StoredDefinition {
         let mut definition = json!({
             "kind": kind,

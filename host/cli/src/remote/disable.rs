@@ -38,7 +38,7 @@ pub(crate) struct DisableArguments {
     query: Query,
 }
 
-/// Enable a stage that was disabled, before its time ends.
+/// Enable a stage that is disabled, before the given time is over.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance enable pods/images")]
@@ -81,7 +81,6 @@ fn disabled(switched: &Switched) -> String {
         human::clock(disabled.until)
     );
     if let Some(replaced) = replaced {
-        // Writing to a `String` cannot fail.
         let _ = writeln!(text, "before, it was {}", description(replaced));
     }
     text + &not_kept_note(switched)

@@ -81,7 +81,8 @@ impl RemoteError {
         let server = server.to_owned();
         let Ok(reply) = serde_json::from_slice::<ErrorReply>(body) else {
             let problem = format!("it replied {status}");
-            // Servers that require TLS, such as this program, reply 400 to plain HTTP.
+            // A status of 400 probably means that the server requires TLS: servers such as this program answer plain
+            // HTTP like that.
             return if status == StatusCode::BAD_REQUEST && server.starts_with("http://") {
                 Self::needs_tls(server, &problem)
             } else {

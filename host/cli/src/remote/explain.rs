@@ -20,8 +20,8 @@ use crate::{
 /// Show the decision on a request: its stages as a timeline, the changes that they made, messages, and the log lines of
 /// plugins.
 ///
-/// The option --replay sends the request through the live chains again, and shows their new answer; the command exits
-/// with 1 if that differs.
+/// With --replay, the request is sent through the live chains again, and their new answer is shown. If it differs, the
+/// command exits with 1.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance explain 0b9bbd0c-5a58-4f10-8a3a-7c3b1b6f8f4e
@@ -30,10 +30,10 @@ pub(crate) struct ExplainArguments {
     /// The uid of the request, as `decisions` and the log show it.
     #[arg(value_name = "UID")]
     uid: String,
-    /// If many decisions have this uid, show the older ones, with ids smaller than this id.
+    /// If more decisions have this uid than are shown, show the ones with ids smaller than this id.
     #[arg(long, value_name = "ID", conflicts_with = "replay")]
     before: Option<u64>,
-    /// Replay the request through the live chains, and show the differences.
+    /// Send the request through the live chains again, and show how the new answer differs.
     #[arg(long)]
     replay: bool,
     /// Call the webhooks of the chains in a replay. Without this option, a request that would reach a webhook is not
@@ -75,7 +75,7 @@ impl ExplainArguments {
     }
 }
 
-/// Returns a note about older decisions that are not shown, with the option to show them.
+/// If there are older decisions that are not shown, returns a note with the option that shows them.
 fn older(details: &DecisionDetails) -> Option<String> {
     let next = details.next?;
     let count = human::count(details.older, "older decision");
@@ -98,7 +98,6 @@ fn text(detail: &DecisionDetail) -> String {
     text
 }
 
-/// Describes the request, its user and the verdict.
 fn heading(decision: &DecisionRecord) -> String {
     let object = human::object(decision.namespace.as_deref(), &decision.name);
     let style = style(decision.verdict);
@@ -177,7 +176,7 @@ fn name(row: &StageRecord) -> String {
     format!("{}/{}{round}", row.chain, row.stage)
 }
 
-/// Draws a bar for the time of the stage's call within the duration of the whole request.
+/// Draws the time line of a stage: a bar that shows when its call took place during the request.
 fn bar(row: &StageRecord, whole: u64) -> String {
     if !row.was_called() {
         return " ".repeat(WIDTH);
@@ -224,7 +223,6 @@ fn result(row: &StageRecord) -> (anstyle::Style, String) {
     (style, what + by + audit + &exception)
 }
 
-/// Returns the difference between the object before and after the chains.
 fn difference(detail: &DecisionDetail) -> String {
     let Some(patch) = &detail.decision.patch else {
         return String::new();

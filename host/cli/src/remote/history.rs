@@ -13,7 +13,8 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// List previous revisions, the newest first, with the definitions and plugins that each added, changed and removed.
+/// List previous revisions, the newest first, and which definitions and plugins each revision added, changed and
+/// removed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance history --output json")]
@@ -29,7 +30,7 @@ impl HistoryArguments {
     }
 }
 
-/// Show the differences between two revisions, in the texts of definitions and in modules.
+/// Show how two revisions differ, in the texts of definitions and in modules.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance diff 41 42")]
@@ -75,7 +76,7 @@ fn revisions(list: &RevisionList, now: Moment) -> String {
     table.text()
 }
 
-/// The maximum number of changed names that a row of the history lists. Further names are only counted.
+/// The maximum number of changed names in a row of the history. If there are more, their number is shown.
 const NAMES: usize = 5;
 
 fn changed(names: &[String]) -> String {
@@ -92,7 +93,7 @@ fn name(stage: &str, is_candidate: bool) -> String {
     }
 }
 
-/// Describes the differences between two revisions; empty if there are none.
+/// Describes how two revisions differ. Returns empty text if they do not.
 pub(super) fn differences(comparison: &Comparison) -> String {
     let mut text = String::new();
     for line in harmless_lines(&comparison.text).lines() {
@@ -103,7 +104,6 @@ pub(super) fn differences(comparison: &Comparison) -> String {
             [b'@', ..] => DIM,
             _ => anstyle::Style::new(),
         };
-        // Writing to a `String` cannot fail.
         let _ = writeln!(text, "{style}{line}{style:#}");
     }
     if !comparison.modules.is_empty() && !text.is_empty() {

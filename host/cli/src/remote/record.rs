@@ -28,10 +28,10 @@ use crate::{
     replay::recorded,
 };
 
-/// Record requests that match a chain, with their outcomes, for `replay`.
+/// Record requests that match a chain, with the chain's answers, for `replay`.
 ///
-/// Each line is an AdmissionReview with request and response. Recording ends after --count requests, when the
-/// time is over, or with Ctrl-C. The contents of Secrets are always left out.
+/// Each line of the recording is an AdmissionReview with request and response. Recording ends after --count requests,
+/// when the time is over, or with Ctrl-C. The contents of Secrets are always left out.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance record -o requests.ndjson --for 10m --share 10%
@@ -44,7 +44,7 @@ pub(crate) struct RecordArguments {
     /// The maximum duration of the recording, such as 30s, 10m or 1h.
     #[arg(long = "for", value_name = "DURATION", default_value = "60s", value_parser = whole_seconds)]
     time: Duration,
-    /// The share of the requests that is recorded, such as 10%.
+    /// The share of the matching requests that is recorded, such as 10%.
     #[arg(long, value_name = "PERCENT", default_value = "100%")]
     share: Share,
     /// Leave out the values of objects and patches at this JSON Pointer, in which * stands for every key or
@@ -96,7 +96,7 @@ async fn record(arguments: &RecordArguments, client: &AdminClient) -> crate::Res
         body: None,
     };
     let response = client.open(Method::GET, &["requests"], message).await?;
-    // The file is created after the driver has replied, so that a failure does not leave an empty file.
+    // The file is created only when the driver has replied. So if the driver refuses, no empty file is left.
     let output = arguments.output();
     if let Some(directory) = &arguments.as_tests {
         fs::create_dir_all(directory).map_err(files::at(directory))?;
@@ -128,8 +128,8 @@ async fn record(arguments: &RecordArguments, client: &AdminClient) -> crate::Res
     Ok(())
 }
 
-/// Returns test cases that expect the recorded answers. Redacted values may affect the patch and the message, so a case
-/// for a request with redacted values expects neither.
+/// Returns test cases that expect the recorded answers. If values of a request were redacted, its case expects neither
+/// the patch nor the message, because they may depend on these values.
 fn cases_of(path: &Path) -> Result<String, String> {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let mut cases = Vec::new();
@@ -186,7 +186,8 @@ fn progress(arguments: &RecordArguments) -> ProgressBar {
     )
 }
 
-/// Copies the reply until it ends, standard output is closed, or a signal arrives. Returns whether a signal arrived.
+/// Copies the reply to the output, until the reply ends, standard output is closed, or a signal arrives. Returns
+/// whether a signal arrived.
 async fn copy(
     mut response: ClientResponse,
     client: &AdminClient,
@@ -211,7 +212,7 @@ async fn copy(
     }
 }
 
-/// A writer that holds back the last line until it is complete.
+/// A writer that passes on only complete lines, and keeps the rest of the last line until it is complete.
 struct CompleteLines {
     out: Box<dyn Write + Send>,
     partial: Vec<u8>,
@@ -335,7 +336,7 @@ mod tests {
                     "b",
                     json!({"allowed": false, "warnings": ["old"], "message": "no", "code": 403})
                 ),
-                // The patch is not expected, because it may depend on redacted values.
+                // This case expects no patch, because the patch may depend on redacted values.
                 case(3, "c", json!({"allowed": true, "warnings": []})),
             ])
         );

@@ -15,15 +15,16 @@ use crate::{
 
 /// Steer the rollout of a candidate: begin its next step now, pause, resume or abort it.
 ///
-/// The command takes effect at once, even if definitions, registries or stores have problems. Replicas that go live
-/// together also follow one rollout: send the command to any of them. Other replicas are steered one by one.
+/// The command takes effect at once, even if definitions, registries or stores have problems. If replicas go live
+/// together, they follow one rollout, so send the command to any one of them. If they do not, send it to each.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance rollout pause images/registries
   admittance rollout abort images/registries")]
 pub(crate) struct RolloutArguments {
-    /// `next` begins the next step now. `pause` keeps the current share. `resume` lets the rollout continue by itself;
-    /// after an abort, it restarts at the first step. After `abort`, the plugin decides all requests again.
+    /// `next` begins the next step now. `pause` keeps the present share of requests. `resume` lets a paused rollout
+    /// continue by itself, and restarts an aborted one at the first step. `abort` lets the plugin decide all requests
+    /// again.
     #[arg(value_name = "ACTION", value_parser = action())]
     action: RolloutAction,
     /// The stage: pods/images, or Mutating:pods/images if both phases have a chain of that name.
@@ -52,7 +53,6 @@ impl RolloutArguments {
 fn text(steered: &Steered, now: Moment) -> String {
     let mut text = line(&steered.stage, &steered.rollout, now);
     if let Some(why) = &steered.not_kept {
-        // Writing to a `String` cannot fail.
         let _ = writeln!(
             text,
             "{BAD}a restart of the driver forgets this:{BAD:#} {}",

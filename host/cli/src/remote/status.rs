@@ -19,8 +19,8 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// Show the live revision with its chains, stages, plugins and calls, and the upstream, ZooKeeper, the cluster and the
-/// certificates. If the newest definitions are not live, show the reason.
+/// Show the live revision with its chains, stages, plugins and calls, and the state of the upstream, ZooKeeper, the
+/// cluster and the certificates. If the newest definitions are not live, show the reason.
 ///
 /// Exits with 1 when the newest definitions are not live.
 #[derive(Debug, Args)]
@@ -30,7 +30,7 @@ use crate::{
 pub(crate) struct StatusArguments {
     #[command(flatten)]
     query: Query,
-    /// Show the live and the prepared revision of every replica, instead of the driver's own state.
+    /// Show for every replica which revision is live and which one is prepared, instead of the state of this driver.
     #[arg(long)]
     fleet: bool,
 }
@@ -78,9 +78,7 @@ fn text(status: &DriverStatus, now: Moment) -> String {
     text
 }
 
-/// Writes the lines about the live table, except its chains.
 fn table(text: &mut String, status: &Status, now: Moment) {
-    // Writing to a `String` cannot fail.
     let _ = writeln!(
         text,
         "{BOLD}revision {}{BOLD:#} ({}), live for {} ({}), by {}",
@@ -158,7 +156,7 @@ fn table(text: &mut String, status: &Status, now: Moment) {
     );
 }
 
-/// Describes how a revision came about, as the end of a sentence.
+/// Describes why a revision went live, as the end of a sentence.
 pub(super) fn made_by(origin: &Origin, by: Option<&str>) -> String {
     let change = match origin {
         Origin::Start => "the start of the program".to_owned(),

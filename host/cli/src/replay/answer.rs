@@ -1,4 +1,4 @@
-//! Compares answers to the same request.
+//! Compares two answers to one request.
 
 use std::fmt::Display;
 
@@ -20,7 +20,7 @@ pub(crate) struct ReplayAnswer {
     pub(crate) warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) patch: Option<Value>,
-    /// The object that results from the patch; `None` if nothing is changed.
+    /// The object after the patch was applied; `None` if the patch changes nothing.
     #[serde(skip)]
     pub(super) object: Option<Value>,
 }
@@ -45,7 +45,7 @@ struct ResponseStatus {
     code: Option<u16>,
 }
 
-/// The placeholder for redacted values in recordings.
+/// The text that stands for a redacted value in a recording.
 const REDACTED: &str = "[redacted]";
 
 impl ReplayAnswer {
@@ -76,7 +76,8 @@ impl ReplayAnswer {
         })
     }
 
-    /// Returns the parts in which `other` differs. If `is_redacted`, redacted values in this answer match any value.
+    /// Returns the parts in which the two answers differ. If `is_redacted`, a redacted value in this answer equals any
+    /// value.
     pub(super) fn differences(&self, other: &Self, is_redacted: bool) -> Vec<Difference> {
         let objects = match (&self.object, &other.object) {
             (Some(own), Some(other)) => is_same(own, other, is_redacted),
@@ -104,7 +105,7 @@ impl ReplayAnswer {
     }
 }
 
-/// Returns a patch and the resulting object; `None` if the patch changes nothing.
+/// Returns the patch and the object that results from it. Returns `None` for both if the patch changes nothing.
 fn changed(request: &Request, patch: &str) -> Result<(Option<Value>, Option<Value>), String> {
     let invalid = |error: &dyn Display| format!("its patch is not a valid JSON Patch: {error}");
     let text = BASE64_STANDARD
@@ -180,7 +181,7 @@ mod tests {
                 json!({"allowed": true, "patch": add("x")}),
                 vec![],
             ),
-            // The operations differ but lead to the same object.
+            // The next two patches consist of different operations, but lead to the same object.
             (
                 json!({"allowed": true, "patch": add("x")}),
                 json!({"allowed": true, "patch": [{"op": "replace", "path": "/spec", "value": {"b": "x", "a": 1}}]}),

@@ -15,7 +15,8 @@ pub(crate) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<
     without_candidates(arguments::load(paths)?, may_call_webhooks)
 }
 
-/// Removes candidates, which are not replayed. Returns an error for webhooks, unless they may be called.
+/// Removes the candidates of stages, because they are not replayed. If a chain calls webhooks although that is not
+/// allowed, returns an error.
 pub(crate) fn without_candidates(
     mut chains: Vec<ChainDefinition>,
     may_call_webhooks: bool,
@@ -67,7 +68,7 @@ pub(super) fn replace(
     let [plugin] = plugins.as_mut_slice() else {
         return Err(format!("--stage: {id} calls no plugin and has no module").into());
     };
-    // The digest belongs to the previous module, so it is removed. The settings and grants are kept.
+    // The digest is that of the replaced module, so it is removed. The settings and grants apply to the new module too.
     plugin.source = module.clone();
     plugin.digest = None;
     plugin.refresh = None;

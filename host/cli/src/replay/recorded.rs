@@ -17,15 +17,15 @@ use crate::{files, surroundings::RequestSurroundings};
 pub(crate) struct RecordedAdmission {
     pub(crate) number: u64,
     pub(crate) request: Request,
-    /// The recorded results of lookups and of HTTP requests.
+    /// The recorded results of the plugins' lookups and HTTP requests.
     pub(crate) surroundings: RequestSurroundings,
     pub(crate) is_redacted: bool,
     response: Option<RecordedResponse>,
-    /// The file and number of the request, for error messages.
+    /// The file of the recording and the number of the request in it, for error messages.
     place: String,
 }
 
-/// The fields of an AdmissionReview other than the request.
+/// The fields of a recorded AdmissionReview that follow the request.
 #[derive(Deserialize)]
 struct ReviewExtras {
     #[serde(default)]
@@ -34,7 +34,7 @@ struct ReviewExtras {
     recording: Option<RecordingNote>,
 }
 
-/// Opens a file. The returned iterator reads its requests one at a time.
+/// Opens a recording. Returns an iterator that reads its requests one at a time.
 pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<RecordedAdmission, String>>, String> {
     let file = files::open(path)?;
     let texts = serde_json::Deserializer::from_reader(BufReader::new(file)).into_iter::<Box<RawValue>>();

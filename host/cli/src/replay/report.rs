@@ -1,4 +1,4 @@
-//! Reports differences, on a terminal or to scripts.
+//! Reports the differences that a replay has found, for people or scripts.
 
 use admittance_admin::api::Difference;
 use serde::Serialize;
@@ -21,7 +21,6 @@ pub(super) struct ReplayReport {
     pub(super) differences: Vec<ReplayDifference>,
 }
 
-/// A request whose answers differ.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ReplayDifference {

@@ -26,7 +26,7 @@ use crate::{
     surroundings::{RequestSurroundings, http_answers},
 };
 
-/// A request, its hooks and surroundings, and the expected result.
+/// A test case: a request, the hooks that it is run through, their surroundings, and the expected result.
 #[derive(Debug)]
 pub(super) struct TestCase {
     pub(super) name: String,
@@ -40,7 +40,7 @@ pub(super) struct TestCase {
 #[derive(Debug)]
 pub(super) enum CaseExpectation {
     Outcome(Box<ExpectedOutcome>),
-    /// The violations that a Gatekeeper suite expects from a constraint.
+    /// A Gatekeeper suite expects these numbers of violations of a constraint.
     Violations {
         constraint: String,
         assertions: Vec<Assertion>,
@@ -49,7 +49,7 @@ pub(super) enum CaseExpectation {
     Invalid,
 }
 
-/// The hooks that the command line names, for cases that name none.
+/// What the command line names to be tested. Cases that name no hooks use it.
 #[derive(Debug)]
 pub(super) enum TestSubject {
     Plugin(PathBuf),
@@ -65,10 +65,10 @@ pub(super) enum CaseHooks {
     },
     Chains(Vec<PathBuf>),
     Constraints(Constraints),
-    /// A policy that a Kyverno test names.
+    /// A policy of Kyverno, named by a test of Kyverno.
     Kyverno {
         policies: Vec<PathBuf>,
-        /// `NAME`, or `NAMESPACE/NAME` for a namespaced policy.
+        /// The name of the policy: `NAME`, or `NAMESPACE/NAME` if it belongs to a namespace.
         policy: String,
         /// The servers whose answers the test lists. The policy may send requests to these servers.
         servers: BTreeSet<HttpOrigin>,
@@ -76,14 +76,14 @@ pub(super) enum CaseHooks {
 }
 
 impl TestCase {
-    /// Returns whether the case may pass if no stage is called. A case in this program's own format must say `stages:
-    /// []` for that.
+    /// Returns whether the case may pass if no stage is called. A case in this program's own format must expect that by
+    /// `stages: []`.
     pub(super) fn may_call_no_stage(&self) -> bool {
         match &self.expected {
-            // Kyverno's tests also have results for policies that do not match, or that an exception skips.
+            // A result in a Kyverno test may be about a policy that does not match, or that an exception skips.
             CaseExpectation::Outcome(_) if matches!(self.hooks, CaseHooks::Kyverno { .. }) => true,
             CaseExpectation::Outcome(expected) => expected.stages.as_ref().is_some_and(Vec::is_empty),
-            // A constraint that does not match has no violations.
+            // If the constraint does not match, there are no violations, which the test may expect.
             CaseExpectation::Violations { .. } | CaseExpectation::Invalid => true,
         }
     }
@@ -92,13 +92,13 @@ impl TestCase {
 /// The constraints of a Gatekeeper template, and the kinds of objects that the template may read.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Constraints {
-    /// The files of the template and of expansion templates.
+    /// The files of the template and of Gatekeeper's expansion templates.
     pub(super) templates: Vec<PathBuf>,
     pub(super) constraints: Vec<PathBuf>,
     pub(super) kinds: Vec<ClusterKind>,
 }
 
-/// The expected outcome. Properties that are `None` are not checked.
+/// The outcome that a case expects. A property that is `None` is not checked.
 #[derive(Debug)]
 pub(super) struct ExpectedOutcome {
     pub(super) allowed: bool,
@@ -106,13 +106,13 @@ pub(super) struct ExpectedOutcome {
     pub(super) code: Option<u16>,
     pub(super) failure: Option<FailureKind>,
     pub(super) warnings: Option<Vec<TextPattern>>,
-    /// The called stages in order, as `stage` or `chain/stage`.
+    /// The stages that must be called, in this order, as `stage` or `chain/stage`.
     pub(super) stages: Option<Vec<String>>,
     pub(super) patch: Option<Vec<Value>>,
     pub(super) object: Option<Value>,
-    /// An object from which the resulting object must differ.
+    /// An object that the resulting object must not equal.
     pub(super) other_object: Option<Value>,
-    /// Fields of the resulting object; `null` for fields that must be absent.
+    /// Fields that the resulting object must have. A field that is `null` must be absent.
     pub(super) fields: Option<Value>,
 }
 
@@ -134,7 +134,7 @@ pub(super) fn read(
     cases.flatten().collect()
 }
 
-/// The fields that a file sets for all its cases. A case can override them.
+/// The values that a file gives for all its cases. Each case can override them.
 #[derive(Clone, Default)]
 struct CaseDefaults {
     plugin: Option<PathBuf>,
@@ -257,7 +257,6 @@ fn any_object(node: &Node<'_>) -> Option<Value> {
     node.object().map(|_| node.json())
 }
 
-/// Returns a value, or the content of the file that the node names.
 pub(super) fn value_of(node: &Node<'_>) -> Option<Value> {
     if !node.json().is_string() {
         return Some(node.json());
@@ -272,7 +271,7 @@ fn one_or_more_files(node: &Node<'_>) -> Option<Vec<PathBuf>> {
     }
 }
 
-/// Reads objects that are given directly, or in files and directories.
+/// Reads the objects of a cluster, which are listed here, or are in files and directories that are named here.
 fn cluster(node: &Node<'_>) -> Option<Manifests> {
     let mut objects = Vec::new();
     for entry in node.list()? {

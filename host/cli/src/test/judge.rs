@@ -13,7 +13,7 @@ use crate::output::diff;
 pub(super) struct UnmetExpectation {
     pub(super) what: &'static str,
     pub(super) message: String,
-    /// The lines of the difference, in colour.
+    /// The lines that differ between the expected and the actual value, in colour.
     pub(super) diff: Vec<String>,
 }
 
@@ -26,7 +26,6 @@ impl UnmetExpectation {
         }
     }
 
-    /// Describes the difference between two JSON values.
     fn of_values(what: &'static str, message: &str, expected: &Value, found: &Value) -> Self {
         Self {
             diff: diff(Some(expected), Some(found), 3).concat(),
@@ -42,7 +41,7 @@ pub(super) fn judge(case: &TestCase, outcome: &Outcome) -> Vec<UnmetExpectation>
             constraint,
             assertions,
         } => suite::judge(constraint, assertions, outcome),
-        // For these cases, the test bench only loads the hooks and sends no request.
+        // For such a case, only the hooks are loaded, so there is no outcome to compare.
         CaseExpectation::Invalid => Vec::new(),
     }
 }
@@ -122,7 +121,7 @@ fn called_rows(outcome: &Outcome) -> Vec<&TraceRow> {
     outcome.trace.iter().filter(is_called).collect()
 }
 
-/// Returns an unmet expectation if no stage was called. The caller checks whether the case expects that.
+/// If no stage was called, returns an unmet expectation. The caller skips this check for cases that expect it.
 fn none_called(outcome: &Outcome) -> Option<UnmetExpectation> {
     if !called_rows(outcome).is_empty() {
         return None;
@@ -207,7 +206,7 @@ fn result(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) -> Vec
     failures
 }
 
-/// Removes empty objects and lists, which Kyverno's tests ignore.
+/// Removes empty objects and lists from a value, because Kyverno's tests ignore them.
 pub(super) fn without_empty(value: Value) -> Value {
     let is_left = |value: &Value| match value {
         Value::Object(fields) => !fields.is_empty(),
@@ -230,12 +229,12 @@ pub(super) fn without_empty(value: Value) -> Value {
 #[derive(Clone, Copy, PartialEq)]
 enum ComparedFields {
     All,
-    /// Only the fields that the expected value names. A missing field counts as `null`.
+    /// Only the fields that are in the expected value are compared. A missing field counts as `null`.
     Expected,
 }
 
-/// Sorts the fields of a value in the order of the expected value, so that the texts of both differ only where the
-/// values do.
+/// Sorts the fields of the found value as in the expected value, so that the texts of both differ only where the values
+/// do.
 fn arranged(expected: &Value, found: &Value, keep: ComparedFields) -> Value {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {
@@ -285,7 +284,6 @@ mod tests {
             (json!({"z": 1}), false),
             (json!({"b": {"c": [{"d": 1}, {"d": 3}]}}), true),
             (json!({"b": {"c": [{"d": 1}, {"d": 3, "e": null}]}}), true),
-            // Lists with different lengths are different.
             (json!({"b": {"c": [{"d": 1}]}}), false),
             (json!({"b": {"c": [{"d": 1}, {"d": 3}, {}]}}), false),
             (json!({"b": [1]}), false),

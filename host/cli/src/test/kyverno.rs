@@ -1,4 +1,5 @@
-//! Reads Kyverno's tests in the same way as Kyverno's command: policies, objects, and the expected result of each pair.
+//! Reads tests of Kyverno as Kyverno's command does: policies, objects, and the expected result of each policy for each
+//! object.
 
 use std::{collections::BTreeSet, path::PathBuf, str::FromStr};
 
@@ -17,7 +18,7 @@ use crate::{request_file, surroundings::RequestSurroundings};
 
 const KIND: &str = "Test";
 pub(super) const GROUP: &str = "cli.kyverno.io/";
-/// The cluster-scoped kinds of Kubernetes for which policies are common.
+/// The kinds of Kubernetes without namespaces that policies commonly check.
 const CLUSTER_WIDE: [&str; 12] = [
     "APIService",
     "ClusterRole",
@@ -34,7 +35,8 @@ const CLUSTER_WIDE: [&str; 12] = [
 ];
 
 const RESULTS: [&str; 5] = ["pass", "fail", "skip", "error", "warn"];
-/// Fields of a result that only say the kind of policy, or have no meaning for the kinds that are tested here.
+/// Fields of a test's result that are ignored: they only say the kind of policy, or mean nothing for the kinds that are
+/// tested here.
 const IGNORED_RESULT_FIELDS: [&str; 10] = [
     "rule",
     "generatedResource",
@@ -63,8 +65,8 @@ pub(super) fn is_test_file(root: &Node<'_>) -> bool {
     text("kind") == KIND && text("apiVersion").starts_with(GROUP)
 }
 
-/// A selection of cases in the syntax of Kyverno's command: `policy=require-*, resource=web`. `rule` selects all cases,
-/// because only kinds of policies without rules are tested here.
+/// A selection of cases in the syntax of Kyverno's command: `policy=require-*, resource=web`. The key `rule` is
+/// accepted but selects every case, because the policies that are tested here have no rules.
 #[derive(Clone, Debug)]
 pub(super) struct CaseSelector {
     policy: Regex,
@@ -114,18 +116,18 @@ impl FromStr for CaseSelector {
     }
 }
 
-/// The objects and values that all results of a test share.
+/// What all results in a Kyverno test share: policies, objects and values.
 struct Scene {
     policies: Vec<PathBuf>,
     objects: Vec<Value>,
-    /// The content of the test's values file.
+    /// The content of the values file that the test names.
     values: Value,
     user: Value,
     cluster: Manifests,
     answers: Vec<HttpAnswer>,
 }
 
-/// Reads the cases of a test: one for each object in each result.
+/// Reads the cases of a Kyverno test: one for each object of each expected result.
 pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind"]);
@@ -176,7 +178,7 @@ fn read_scene(fields: &mut Fields<'_>) -> Option<Scene> {
             .filter(|object| object["kind"] == "Namespace")
             .cloned(),
     );
-    // Kyverno treats unknown namespaces as namespaces without labels.
+    // A namespace that the test does not define has no labels, as in Kyverno.
     let names = objects.iter().filter_map(|object| metadata(object, "namespace"));
     for name in names {
         let is_it = |known: &Value| known["kind"] == "Namespace" && metadata(known, "name") == Some(name);
@@ -196,7 +198,7 @@ fn read_scene(fields: &mut Fields<'_>) -> Option<Scene> {
     })
 }
 
-/// Reads the answer to requests for a URL. If no method is named, the answer applies to GET and POST.
+/// Reads the answer to HTTP requests for a URL. If the test names no method, it answers GET and POST.
 fn read_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
     let mut fields = node.object()?;
     let fix = "write the URL of the request, `https://policy.example.com/v1/rules`";
@@ -215,7 +217,6 @@ fn read_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
     node.accept(serde_json::from_value(answers.into()))
 }
 
-/// Returns a Namespace, adding its kind if that is missing.
 fn namespace_of(mut namespace: Value) -> Value {
     if let Some(fields) = namespace.as_object_mut() {
         fields.insert("apiVersion".to_owned(), "v1".into());
@@ -236,8 +237,8 @@ fn read_objects(node: &Node<'_>) -> Option<Vec<Value>> {
     objects_of(&node.list_of(Node::file)?, node)
 }
 
-/// Reads the objects in these files. A `ClusterResource` in a file is replaced by the objects that it lists. As in
-/// Kyverno, the default namespace is `default`.
+/// Reads the objects in these files. A `ClusterResource` stands for the objects that it lists. An object without a
+/// namespace is in the namespace `default`, as in Kyverno.
 fn objects_of(files: &[PathBuf], node: &Node<'_>) -> Option<Vec<Value>> {
     let mut objects = Vec::new();
     for object in node.accept(request_file::manifests(files))? {
@@ -324,7 +325,7 @@ fn read_result(node: &Node<'_>, test: &str, scene: &Scene) -> Option<Vec<TestCas
             let patched = patched.iter().find(is_same).cloned();
             patched.map(judge::without_empty)
         });
-        // The expected result `fail` for a mutating policy means that the resulting object differs from the given one.
+        // If a mutating policy is expected to `fail`, the resulting object must differ from the given one.
         let (object_after, other_object) = match result {
             "fail" => (None, object_after.map(Option::unwrap_or_default)),
             _ => (object_after.flatten(), None),
@@ -364,7 +365,7 @@ fn metadata<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
     object.get("metadata")?.get(field)?.as_str()
 }
 
-/// Returns the name of an object, prefixed by its namespace if it has one.
+/// Returns the name of an object. If it has a namespace, the namespace and a `/` precede the name.
 fn full_name(object: &Value) -> String {
     let name = metadata(object, "name").unwrap_or_default();
     match metadata(object, "namespace") {
@@ -373,12 +374,12 @@ fn full_name(object: &Value) -> String {
     }
 }
 
-/// Returns whether an object has this name, with or without its namespace.
+/// Returns whether an object has this name, which may be preceded by its namespace.
 fn is_named(object: &Value, name: &str) -> bool {
     full_name(object) == name || metadata(object, "name") == Some(name)
 }
 
-/// Returns the request for an object, with properties from the values file.
+/// Returns the request for an object. The values file may set its other properties, such as the operation.
 fn request_for(
     object: &Value,
     policy: &str,

@@ -1,4 +1,4 @@
-//! Reports the results of test cases, to people, scripts and CI.
+//! Reports the results of test cases, for people, scripts or CI.
 
 mod junit;
 
@@ -27,7 +27,7 @@ pub(super) enum TestFormat {
     Junit,
 }
 
-/// A test case that was run, or the native tests of a project.
+/// The result of a test case, or of the native tests of a project.
 #[derive(Debug)]
 pub(super) struct TestedCase {
     file: String,
@@ -48,7 +48,7 @@ impl TestedCase {
         }
     }
 
-    /// Returns the result of the native tests, which have printed their details to standard error.
+    /// Returns the result of the native tests. Their output was printed to standard error, so it is not repeated.
     pub(super) fn native(project: &Project, started: Instant, are_passed: bool) -> Self {
         let failure = UnmetExpectation::new("native", "the native tests failed; their output is above");
         Self {
@@ -64,7 +64,6 @@ impl TestedCase {
         self.failures.is_empty()
     }
 
-    /// Returns the unmet expectations as text without colours.
     fn failure_reason(&self) -> String {
         let whys = self.failures.iter().map(|failure| {
             let mut text = format!("{}: {}", failure.what, failure.message);
@@ -77,8 +76,8 @@ impl TestedCase {
     }
 }
 
-/// Prints these results immediately in the text format, so that people need not wait for all tests. Other formats are
-/// printed at the end.
+/// In the text format, prints these results at once, so that people need not wait for all tests. In all other formats,
+/// prints nothing yet.
 pub(super) fn print_rows(format: TestFormat, tested: &[TestedCase]) -> crate::Result<()> {
     match format {
         TestFormat::Text => Ok(write(&rows(tested))?),
@@ -86,7 +85,7 @@ pub(super) fn print_rows(format: TestFormat, tested: &[TestedCase]) -> crate::Re
     }
 }
 
-/// Prints the totals in the text format, or the document of other formats.
+/// In the text format, prints the totals. In all other formats, prints the document with all results.
 pub(super) fn print_result(format: TestFormat, tested: &[TestedCase]) -> crate::Result<()> {
     let text = match format {
         TestFormat::Text => total(tested),
@@ -130,7 +129,7 @@ fn total(tested: &[TestedCase]) -> String {
     format!("\n{passed} passed, {failed} failed\n")
 }
 
-/// Groups cases by file. Cases of the same file must be adjacent.
+/// Groups results by file. The results of a file must be next to each other.
 fn by_file(tested: &[TestedCase]) -> impl Iterator<Item = (&str, &[TestedCase])> {
     let files = tested.chunk_by(|case, next| case.file == next.file);
     files.filter_map(|cases| Some((cases.first()?.file.as_str(), cases)))

@@ -35,12 +35,11 @@ pub(super) fn read(node: &Node<'_>, dialect: Option<&dyn Dialect>) -> Option<(Re
     }
 }
 
-/// Combines a request with empty surroundings.
 fn alone(request: Request) -> (Request, RequestSurroundings) {
     (request, RequestSurroundings::default())
 }
 
-/// The properties of a request that its object does not contain.
+/// What a test case says about its request in addition to the object.
 struct Details {
     operation: Option<Operation>,
     resource: Option<String>,
@@ -102,7 +101,6 @@ fn object(node: &Node<'_>) -> Option<Object> {
     Some(object)
 }
 
-/// Reads an object from the node itself, or from the file that the node names.
 fn object_of(node: &Node<'_>) -> Option<Object> {
     let object = Object::from_value(value_of(node)?);
     if object.is_none() {
@@ -116,7 +114,6 @@ fn review(node: &Node<'_>) -> Option<Request> {
     Some(node.accept(review)?.request)
 }
 
-/// Reads the text of an HTTP request from the node itself, or from the file that the node names.
 fn http(node: &Node<'_>, dialect: Option<&dyn Dialect>) -> Option<Request> {
     let text = node.text()?;
     let bytes = if request_file::is_http(text.as_bytes()) {
@@ -128,7 +125,7 @@ fn http(node: &Node<'_>, dialect: Option<&dyn Dialect>) -> Option<Request> {
     node.accept(request_file::from_http(&bytes, dialect))
 }
 
-/// Reads a request from a recording by `admittance record`.
+/// Reads a request from a file that `admittance record` wrote.
 fn recording(node: &Node<'_>, fields: &mut Fields<'_>) -> Option<(Request, RequestSurroundings)> {
     let number = fields.get("number", 1, readers::integer(1..=u32::MAX));
     let path = node.file()?;

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{files, host, replay, report::MismatchedChain, surroundings::SimulatedSurroundings};
 
-/// The tables that cases have used so far. Cases run one at a time.
+/// Runs test cases one at a time, and keeps the tables of chains that they have used.
 pub(super) struct TestBench {
     config: Option<Config>,
     store: Option<PathBuf>,
@@ -38,8 +38,8 @@ impl TestBench {
         }
     }
 
-    /// Compiles and configures the hooks of a case, unless an earlier case has. [`admit`](Self::admit) reports
-    /// mistakes.
+    /// Compiles and configures the hooks of a case, unless an earlier case has the same. Mistakes are ignored here,
+    /// because [`admit`](Self::admit) reports them.
     pub(super) async fn prepare(&mut self, case: &TestCase) {
         if !matches!(case.expected, CaseExpectation::Invalid) {
             let _ = self.table(&case.hooks).await;
@@ -111,7 +111,8 @@ impl TestBench {
     }
 }
 
-/// Loads a Kyverno policy. Its violations deny requests even if the policy only audits, so that outcomes show them.
+/// Loads a Kyverno policy. Even if it only audits, its violations deny requests in the test, so that outcomes show
+/// them.
 fn enforced(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinition>> {
     let mut chains = definitions::load(files)?;
     let names = |chain: &ChainDefinition| match chain.name.rsplit_once('/') {
@@ -132,7 +133,8 @@ fn enforced(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinitio
     Ok(chains)
 }
 
-/// Returns an unmet expectation if the template's schema accepts the constraint, or if another file has a mistake.
+/// Expects that the template's schema refuses the constraint. If it accepts it, or if the mistake is in another file,
+/// returns an unmet expectation.
 fn unrefused(constraints: &Constraints) -> Option<UnmetExpectation> {
     let is_of_constraint = |file: &str| {
         let mut paths = constraints.constraints.iter();
@@ -155,7 +157,7 @@ fn unrefused(constraints: &Constraints) -> Option<UnmetExpectation> {
 }
 
 impl Constraints {
-    /// Loads the chain of the template, which may read objects of `kinds`.
+    /// Loads the chain of the template. It may look up objects of `kinds`.
     fn load(&self) -> crate::Result<Vec<ChainDefinition>> {
         let gvks = self.kinds.iter().map(|kind| {
             let gvk = GroupVersionKind::from_api_version(kind.api_version(), kind.kind());
@@ -175,7 +177,8 @@ impl Constraints {
         Ok(definitions::load(&paths)?)
     }
 
-    /// Loads the chain for all operations and resources, because a suite has no webhook configuration to select some.
+    /// Loads the chain, and makes it match all operations and resources, because a suite has no webhook configuration
+    /// that selects some.
     fn for_every_operation(&self) -> crate::Result<Vec<ChainDefinition>> {
         let mut chains = self.load()?;
         for chain in &mut chains {

@@ -1,4 +1,5 @@
-//! Finds Gatekeeper suites and Kyverno tests, and reads suites as `gator` does: as cases of templates and constraints.
+//! Finds suites of Gatekeeper and tests of Kyverno. Reads suites as `gator` does: their cases run objects through
+//! templates and constraints.
 
 mod assertion;
 
@@ -26,10 +27,10 @@ use crate::{files, request_file, surroundings::RequestSurroundings};
 const KIND: &str = "Suite";
 const GROUP: &str = "test.gatekeeper.sh/";
 
-/// The directory of Kyverno's tests, which is read although its name begins with a dot.
+/// The name of a directory with tests of Kyverno. It is read although it begins with a dot.
 const KYVERNO: &str = ".kyverno-test";
 
-/// Finds the suites and tests at a path: the file itself, or the files in the directory and its subdirectories.
+/// Finds the suites and tests at a path: the file itself, or the files in a directory and its subdirectories.
 pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
     if !path.is_dir() {
         return Ok(if is_suite(path) {
@@ -60,7 +61,7 @@ pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(suites)
 }
 
-/// Returns whether a file is probably a suite or a test. Mistakes in the file are only found when it is read.
+/// Returns whether a file is probably a suite or a test. Its mistakes are found later, when it is read.
 fn is_suite(path: &Path) -> bool {
     let is_yaml = path
         .extension()
@@ -150,8 +151,8 @@ fn invalid_case(test: &SuiteTest) -> TestCase {
     }
 }
 
-/// Returns the hooks of each test. Tests with the same template share hooks if their constraints have different names,
-/// because preparing a template takes seconds.
+/// Returns the hooks of each test. Tests with the same template share hooks, unless different constraints have the same
+/// name. They share them because preparing a template takes seconds.
 fn grouped(tests: &[SuiteTest]) -> Vec<CaseHooks> {
     let mut groups: Vec<Vec<&SuiteTest>> = Vec::new();
     let mut of_tests = Vec::new();
@@ -184,7 +185,6 @@ fn grouped(tests: &[SuiteTest]) -> Vec<CaseHooks> {
         .collect()
 }
 
-/// Returns the common hooks of tests with the same templates.
 fn hooks(members: &[&SuiteTest]) -> CaseHooks {
     let files = members
         .iter()
@@ -227,7 +227,7 @@ fn read_test(node: &Node<'_>) -> Option<SuiteTest> {
     if skip {
         return None;
     }
-    // As in gator, the cases of an invalid constraint are not run.
+    // If the constraint must be invalid, its cases are not run, as in gator.
     let cases = if is_invalid {
         Vec::new()
     } else {
@@ -280,7 +280,8 @@ fn read_case(node: &Node<'_>) -> Option<SuiteCase> {
     })
 }
 
-/// Returns the request for an object, or the request in a possibly incomplete AdmissionReview.
+/// Returns the request for an object. If the object is an AdmissionReview, returns the request in it, which may be
+/// incomplete.
 fn request(object: Value) -> Result<Request, String> {
     if object.get("kind").and_then(Value::as_str) == Some("AdmissionReview") {
         let review = read_review(completed(object)?.to_string()).map_err(|error| error.to_string())?;
@@ -291,7 +292,7 @@ fn request(object: Value) -> Result<Request, String> {
         .ok_or_else(|| "the file holds no object".to_owned())
 }
 
-/// Adds to a review the fields that API servers always send.
+/// Adds the fields to an AdmissionReview that API servers always send.
 fn completed(mut review: Value) -> Result<Value, String> {
     let members = review.get_mut("request").and_then(Value::as_object_mut);
     let request = members.ok_or("the AdmissionReview has no request")?;

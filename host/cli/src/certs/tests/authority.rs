@@ -90,7 +90,6 @@ fn an_authority_that_expires_within_a_year_is_reported() {
 
 #[test]
 fn a_damaged_certificate_authority_is_refused() {
-    /// Damages the files of a valid CA in a directory.
     type Change = fn(&Path);
     let cases: [(&str, Change, &str); 7] = [
         (

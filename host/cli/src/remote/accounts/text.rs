@@ -37,7 +37,7 @@ pub(super) fn tokens(tokens: &[TokenEntry]) -> String {
     table.text()
 }
 
-/// Writes only the token, so that the output can be redirected to a file.
+/// Writes a new token and nothing else, so that the output can be redirected to a file.
 pub(super) fn issued(token: &IssuedToken) -> String {
     format!("{}\n", harmless(&token.token))
 }

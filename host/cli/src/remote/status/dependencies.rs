@@ -26,7 +26,6 @@ fn dependency(line: &HealthLine, now: Moment) -> String {
     };
     let mut state = String::new();
     for part in &line.state {
-        // Writing to a `String` cannot fail.
         let _ = match part {
             StatePart::Text(text) | StatePart::Badge(_, text) | StatePart::Code(text) => {
                 write!(state, "{text}")

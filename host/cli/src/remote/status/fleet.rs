@@ -1,4 +1,4 @@
-//! `admittance status --fleet`: shows a row for each replica.
+//! `admittance status --fleet`: shows a row for each replica of a driver.
 
 use admittance::{
     Moment,
@@ -29,7 +29,8 @@ pub(super) fn text(status: &DriverStatus, now: Moment) -> String {
     format!("{target}{}\n{}", waiting(replicas), table.text())
 }
 
-/// Writes a line for each replica that other replicas wait for, and a line if this replica cannot see the others.
+/// Writes a line for each replica for which the others wait. If this replica cannot see the others, writes a line about
+/// that.
 pub(super) fn waiting(replicas: &ReplicasStatus) -> String {
     let waiting = replicas.waiting.iter().map(|sentence| {
         let sentence = harmless(sentence);

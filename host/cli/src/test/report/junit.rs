@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::{TestedCase, by_file, counts};
 
-/// Returns a document that has a test suite for each file.
 pub(super) fn document(tested: &[TestedCase]) -> String {
     let mut text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
     text += &format!("<testsuites name=\"admittance\" {}>\n", totals(tested));
@@ -35,7 +34,7 @@ fn totals(cases: &[TestedCase]) -> String {
     format!("tests=\"{tests}\" failures=\"{failed}\" time=\"{seconds:.6}\"")
 }
 
-/// Escapes text for XML. Most control characters cannot be represented and are replaced.
+/// Escapes text for XML. Control characters that XML cannot represent are replaced.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -1,4 +1,4 @@
-//! Evaluates the assertions of a suite: how many messages of a constraint must match a pattern.
+//! Evaluates the assertions of a Gatekeeper suite: how many messages of a constraint must match a pattern.
 
 use admittance::admission::{Outcome, StageResult, TraceRow};
 use admittance_definitions::document::{Fields, Node, readers};
@@ -10,7 +10,7 @@ use crate::test::judge::UnmetExpectation;
 #[derive(Debug)]
 pub(in crate::test) struct Assertion {
     violations: Violations,
-    /// The pattern of the messages to count; `None` for all messages.
+    /// The pattern of the messages that are counted; `None` if all messages are.
     message: Option<Regex>,
 }
 
@@ -94,7 +94,7 @@ pub(in crate::test) fn judge(
         let text = text.strip_prefix(&prefix).unwrap_or(text);
         messages.extend(text.split(&format!("\n{prefix}")).map(str::to_owned));
     };
-    // For generated objects, the stage's name is the constraint's name followed by the names of expansion templates.
+    // A stage for generated objects has the name of the constraint, followed by the names of expansion templates.
     let is_of_constraint = |row: &&TraceRow| match row.stage.strip_prefix(constraint) {
         Some(rest) => rest.is_empty() || rest.starts_with('/'),
         None => false,
@@ -108,7 +108,7 @@ pub(in crate::test) fn judge(
             _ => {}
         }
     }
-    // The messages of a constraint that only warns are in the warnings.
+    // If a constraint only warns, its messages are among the warnings.
     if messages.is_empty() {
         let warnings = outcome
             .warnings

@@ -40,7 +40,6 @@ fn schemas_of_kinds() -> BTreeMap<&'static str, Schemas> {
         .into()
 }
 
-/// Reads a document as a driver reads a resource of its cluster.
 fn read(document: &Json) -> Result<Definitions, Mistakes> {
     let file = DefinitionFile::entry("kubernetes:test", document.to_string(), None);
     DefinitionSet::of_files(vec![file]).definitions()

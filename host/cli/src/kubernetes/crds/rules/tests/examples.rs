@@ -7,7 +7,6 @@ use super::document;
 
 const OCI: &str = "oci://registry.example.com/images:1.0";
 
-/// An example document, and the JSON Pointer of the part that the tests change.
 pub(super) struct Example {
     pub(super) document: Json,
     pub(super) under: &'static str,

@@ -42,7 +42,6 @@ impl Change {
         }
     }
 
-    /// Returns the document with this change at `pointer`.
     fn made(&self, document: &Json, pointer: &str) -> Json {
         let mut changed = document.clone();
         match (self, pointer.rsplit_once('/')) {
