@@ -59,7 +59,7 @@ spec:
 const LIMITS: &str =
     "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: limits, namespace: shop }\ndata: { host: a }\n";
 
-/// Returns an object that has this image in its Pod specification or its Pod template.
+/// Returns an object of this kind that runs containers with this image: a Pod, or an object with a Pod template.
 fn object(kind: &str, name: &str, image: &str) -> Value {
     let pod = json!({"containers": [{"name": "a", "image": image}]});
     let (version, spec) = match kind {
@@ -155,7 +155,7 @@ async fn kyverno_tests_run_unchanged() {
     .unwrap();
     let mut patched = objects[0].clone();
     patched["spec"]["hostname"] = "a".into();
-    // The comparison with this object ignores empty lists.
+    // The result has no volumes. A test that expects an empty list passes, because the comparison ignores empty lists.
     patched["spec"]["volumes"] = json!([]);
     fs::write(cases.join("patched.yaml"), patched.to_string()).unwrap();
     let context = format!(
@@ -211,7 +211,7 @@ async fn kyverno_tests_run_unchanged() {
     let expected = "`name=a` is not `policy=NAME`, `rule=NAME` or `resource=NAME`";
     assert!(ran.stderr.contains(expected), "{}", ran.stderr);
 
-    // All of these expected results are wrong, so each test must fail.
+    // Each of these test cases expects a wrong result, so each must fail.
     let wrong = "
   - { policy: trusted-registries, kind: Pod, resources: [good], result: fail }
   - { policy: run-as, kind: Pod, resources: [bad], result: pass, patchedResources: objects.yaml }

@@ -31,7 +31,7 @@ spec:
     )
 }
 
-/// Sends SIGTERM, and waits until the shutdown has begun.
+/// Sends SIGTERM to the program, and waits until it has begun to shut down.
 async fn begin_shutdown(program: &mut Admittance) {
     program.terminate().unwrap();
     program
@@ -42,7 +42,8 @@ async fn begin_shutdown(program: &mut Admittance) {
         .unwrap();
 }
 
-/// Sends a request, and waits until the upstream has received it. The upstream does not answer yet.
+/// Sends a request, and waits until the program has forwarded it to the upstream server. This server does not answer
+/// yet.
 async fn in_flight(
     upstream: &Upstream,
     program: &Admittance,
@@ -143,7 +144,7 @@ async fn a_request_beyond_the_concurrency_limit_is_refused_at_once() {
     drop(gate);
     assert_eq!(sent.await.unwrap().unwrap().status, 200);
     assert_eq!(scene.stored("shop", "second"), None);
-    // The client may receive the whole reply before the program counts the request as finished.
+    // The program may count a request as finished a moment after the client has the whole reply.
     while scene
         .program
         .metrics()
@@ -254,11 +255,13 @@ spec:
     }
 }
 
-/// The PromQL function `increase()` would miss the first failure if the series started with it.
+/// Each failure counter must exist with the value 0. If it first appeared with the value 1, the PromQL function
+/// `increase()` would miss the first failure.
 fn check_counters_begin_at_zero(metrics: &Metrics) {
     let failures = "admittance_stage_failures_total";
     for failure in FailureKind::ALL {
-        // These failures cannot happen here: the plugin has no webhook, no namespace selector and no conditions.
+        // A plugin cannot fail like a webhook, and stages without a selector and conditions cannot fail in those, so
+        // there are no counters for these failures.
         let can_fail = ![
             "unreachable",
             "tls",
@@ -267,7 +270,7 @@ fn check_counters_begin_at_zero(metrics: &Metrics) {
             "condition-failed",
         ]
         .contains(&failure.as_str());
-        // In Audit mode, failures count as ignored, whatever the failure policy.
+        // Failures of the stage in Audit mode are counted as ignored, although its failure policy is `Fail`.
         for (stage, policy) in [("changes", "Fail"), ("fails", "Ignore"), ("audited", "Ignore")] {
             let labels = [
                 ("stage", stage),
@@ -322,7 +325,7 @@ fn check_counters_begin_at_zero(metrics: &Metrics) {
     }
 }
 
-/// Starts the program once, and returns for each plugin whether it was loaded from the store.
+/// Starts the program once. Returns for each plugin whether the program found it compiled in the store.
 async fn from_store(config: &Path, store: &Path) -> Vec<bool> {
     let upstream = Upstream::start().await.unwrap();
     let program = Serve::new(config)
@@ -365,7 +368,8 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Replicas on one node share a store. They remove the temporary files of killed programs while others write.
+/// Replicas on one node share a store. They start at the same time, and remove temporary files of killed programs while
+/// others write theirs.
 #[tokio::test]
 async fn several_programs_can_share_a_store() {
     let directory = tempfile::tempdir().unwrap();
@@ -377,7 +381,7 @@ async fn several_programs_can_share_a_store() {
     for loaded in <[Vec<bool>; 3]>::from(tokio::join!(first, second, third)) {
         assert_eq!(loaded.len(), 1);
     }
-    // Every replica wrote the same files, and no other files remain.
+    // All replicas wrote the same compiled plugin into the store, and none left a temporary file.
     assert_eq!(from_store(&config, &store).await, [true]);
     assert_eq!(files(&store.join("temporary")), Vec::<PathBuf>::new());
     assert_eq!(files(&store.join("compiled")).len(), 1);
@@ -424,7 +428,7 @@ async fn a_plugin_is_compiled_again_only_if_its_store_entry_is_damaged() {
 #[tokio::test]
 async fn every_mistake_of_the_configuration_is_reported_before_a_port_is_bound() {
     let directory = tempfile::tempdir().unwrap();
-    // The port is in use, so an attempt to bind it would be reported as an error.
+    // The configuration has an address that is in use. If the program tried to listen on it, it would report an error.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let config = write(
@@ -517,7 +521,7 @@ tracing: {{ endpoint: \"http://127.0.0.1:1\", tls: {{ certificate: spans.pem, ke
     }
 }
 
-/// systemd restarts the program only if the exit code says that this may help without a change of the configuration.
+/// systemd restarts the program, except after an exit code which says that the configuration has to change first.
 #[tokio::test]
 async fn the_exit_code_says_whether_a_restart_may_help() {
     const TRANSIENT: i32 = 75;
@@ -601,7 +605,7 @@ async fn status_shows_the_upstream() {
     assert!(shown.stdout.contains(&line), "{}", shown.stdout);
 }
 
-/// Probes and scrapes of metrics are answered while modules are loaded.
+/// While modules are loaded, the program answers probes of its readiness and requests for its metrics.
 #[tokio::test]
 async fn the_admin_port_is_open_from_the_start() {
     let server = ModuleServer::start().await.unwrap();

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 
 use crate::{import::admittance, scene::write};
 
-/// A fake control plane: its port, and the paths and queries of its requests.
+/// A fake control plane: the port on which it listens, and the paths and queries of the requests that it received.
 struct ControlPlane {
     received: Arc<Mutex<Vec<String>>>,
     port: u16,
@@ -43,7 +43,8 @@ impl ControlPlane {
         Self { received, port }
     }
 
-    /// Returns the requests in alphabetical order, since the audit reads objects concurrently.
+    /// Returns the received requests in alphabetical order. Their real order varies, because the audit reads objects
+    /// concurrently.
     fn received(&self) -> Vec<String> {
         let mut received = self.received.lock().unwrap().clone();
         received.sort();
@@ -80,8 +81,8 @@ fn row(cells: [&str; 3]) -> [String; 3] {
     cells.map(str::to_owned)
 }
 
-/// Answers like Nomad with four jobs in pages of two, if the client sends a token. One job is deleted before it is
-/// read, and another has a slash in its name.
+/// Answers a request like Nomad, if it has the right token. Nomad has four jobs, and lists two at a time. One job is
+/// deleted before the audit reads it, and the ID of another contains a slash.
 fn nomad(request: &Request) -> Response {
     if request
         .headers()
@@ -169,7 +170,7 @@ async fn nomad_jobs_are_audited() {
             "/v1/jobs?namespace=*&per_page=2&next_token=shop.db",
         ]
     );
-    // The new chains refuse objects that the current ones allow.
+    // With `--against`, the audit reports only jobs that the new chains refuse and the current ones allow.
     write(&directory, "new.yaml", chains("jobs", "object.Priority <= 40"));
     let arguments = ["--against", "new.yaml", "--output", "json"];
     assert_eq!(
@@ -202,13 +203,13 @@ async fn a_list_that_nomad_refuses_is_reported() {
     assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
     let expected = "not listed: /v1/jobs?namespace=*: the upstream answered 403 Forbidden: Permission denied";
     assert!(audited.stdout.contains(expected), "{}", audited.stdout);
-    // The program refuses a secret file that others can read.
+    // A file with a secret must not be readable by others, so the program refuses this file.
     let token = directory.path().join("nomad.token");
     fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     let audited = audit(&directory, &[]).await;
     assert_eq!(audited.code, Some(2), "{}", audited.stdout);
     assert!(audited.stderr.contains("world-readable"), "{}", audited.stderr);
-    // Without `lists`, the error says what to add to the configuration.
+    // If the configuration has no `lists`, the audit fails with an error that says what to add.
     let config = fs::read_to_string(directory.path().join("admittance.yaml")).unwrap();
     let (before, rest) = config.split_once("  lists:\n").unwrap();
     let (_, after) = rest.split_once("\ndialect:").unwrap();
@@ -246,7 +247,8 @@ upstream:
 definitions: [chains.yaml]
 ";
 
-/// Answers like a BCS driver with three applications in a namespace, the last of which has no stored definition.
+/// Answers a request like a BCS driver. The namespace `shop` has three applications, of which the last has no
+/// definition.
 fn bcs(request: &Request) -> Response {
     let cluster = request.headers().get("BCS-ClusterID");
     if cluster.is_none_or(|cluster| cluster != "BCS-MESOS-10001") {

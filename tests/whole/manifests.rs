@@ -68,7 +68,7 @@ async fn run(arguments: &str) -> Finished {
     Admittance::run(words).await.unwrap()
 }
 
-/// The directory of the input, and the printed objects.
+/// The output of `admittance kubernetes manifests`, and the directory with the files from which it was made.
 struct Printed {
     directory: TempDir,
     objects: Vec<Value>,
@@ -103,7 +103,7 @@ impl Printed {
             .collect()
     }
 
-    /// Returns the object of this kind whose name has this suffix, and checks that it is the only one.
+    /// Returns the only object of this kind whose name ends with `name`. Panics if there is none or more than one.
     fn object(&self, kind: &str, name: &str) -> &Value {
         let is_wanted = |object: &&Value| {
             object["kind"] == kind && object["metadata"]["name"].as_str().unwrap().ends_with(name)
@@ -122,7 +122,7 @@ impl Printed {
         &self.object("Deployment", "")["spec"]["template"]["spec"]
     }
 
-    /// Writes the content of the Pod's mounts below a directory.
+    /// Writes the files of all volumes that the Pod mounts into directories below `root`.
     fn mount(&self, root: &Path) {
         let volumes = self.pod()["volumes"].as_array().unwrap();
         for mount in self.pod()["containers"][0]["volumeMounts"].as_array().unwrap() {
@@ -158,7 +158,7 @@ impl Printed {
     }
 }
 
-/// Creates certificates for the Service, and returns the argument that names their directory.
+/// Creates certificates for the Service, and returns the argument of `kubernetes manifests` that names their directory.
 async fn certs(directory: &Path) -> String {
     let certs = directory.join("certs");
     let service = "admittance.admittance-system";
@@ -169,7 +169,8 @@ async fn certs(directory: &Path) -> String {
     format!("--certs {}", certs.display())
 }
 
-/// Starts the program with a Pod's files below `root`, without registering webhooks.
+/// Starts the program with the files of a Pod, which are in directories below `root`. The program does not register
+/// webhooks.
 async fn serve(root: &Path) -> Admittance {
     let path = root.join("etc/admittance/config/admittance.yaml");
     let mut config = objects(&fs::read_to_string(&path).unwrap()).remove(0);
@@ -195,16 +196,16 @@ fn objects(text: &str) -> Vec<Value> {
     let parts = text
         .split("\n---\n")
         .map(|part| part.strip_prefix("---\n").unwrap_or(part))
-        // A comment may precede the first document.
+        // A part that has only comments is not a document. The first part may be one.
         .filter(|part| part.lines().any(|line| !line.starts_with('#')));
     let read = |part: &str| {
         let mut mistakes = Mistakes::new();
-        // Splitting has removed the last line break of the document.
+        // The split has removed the line break at the end of the document.
         let documents = document::read_text("printed.yaml", &format!("{part}\n"), &mut mistakes);
         assert!(mistakes.is_empty(), "{mistakes}");
         assert_eq!(documents.len(), 1);
         documents[0].root_ignoring_mistakes().json()
     };
-    // Documents are parsed one by one, because all together exceed the parser's limit.
+    // Each document is parsed by itself, because all documents together exceed the parser's size limit.
     parts.map(read).collect()
 }

@@ -63,8 +63,8 @@ async fn access_to_the_admin_port_of_a_pod_follows_the_configuration() {
         refused.stderr
     );
 
-    // Tokens without TLS are allowed only on loopback, which is unreachable from outside the Pod. So the admin port
-    // uses the webhook's certificate.
+    // An admin port with tokens needs TLS, unless it is on loopback, which nothing outside of the Pod can reach. So the
+    // admin port uses the certificate of the webhook's port.
     let without = printed("").await;
     let text = without.object("ConfigMap", "-config")["data"]["admittance.yaml"]
         .as_str()
@@ -96,7 +96,7 @@ spec:
 "
         )
     };
-    // (additional fields of a stage, [(API group, resource) that the program must be allowed to read])
+    // (additional fields of a stage, [(API group, resource) for which the printed role needs read access])
     let table: [(&str, &[(&str, &str)]); 4] = [
         (" } }", &[]),
         (" }, namespaceSelector: { operator: NotIn, values: [a] } }", &[]),
@@ -118,7 +118,7 @@ spec:
             json!({"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]})
         }).collect();
         let found = role["rules"].as_array().unwrap().iter();
-        // Rules about webhook configurations are not compared.
+        // The role also has rules for the webhook configurations, which do not depend on the stage.
         let is_of_chains = |rule: &&Value| rule["apiGroups"][0] != "admissionregistration.k8s.io";
         assert_eq!(
             found.filter(is_of_chains).cloned().collect::<Vec<_>>(),
@@ -136,7 +136,8 @@ spec:
     }
 }
 
-/// A program whose chains are resources may read them, write their statuses, and watch the other Pods.
+/// If the chains are resources, the program gets rights to read them, to write their statuses, and to watch the Pods of
+/// the other replicas.
 #[tokio::test]
 async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
     let text = |more: &str| {
@@ -208,8 +209,8 @@ async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
     );
     assert_eq!(with.pod()["automountServiceAccountToken"], true);
 
-    // The program may read every kind that chains of namespaces are allowed to read, since such chains may be created
-    // later.
+    // The configuration allows chains of namespaces to read some kinds. The program gets the right to read them from
+    // the start, because such a chain may be created later.
     let directory = tempfile::tempdir().unwrap();
     let namespaced = "{ namespaced: { modules: [\"oci://registry.example.com/**\"], allow: { cluster: [v1/ConfigMap] } } }";
     let config = text("").replace(
@@ -224,7 +225,8 @@ async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
         .unwrap();
     assert!(config.contains("oci://registry.example.com/**"), "{config}");
 
-    // The program may not read policies of another system unless this system is configured, and may never write them.
+    // The program gets the right to read Gatekeeper's policies only if the configuration names Gatekeeper, and never
+    // the right to write them.
     assert!(!with.object("ClusterRole", "").to_string().contains("gatekeeper"));
     let directory = tempfile::tempdir().unwrap();
     let policies = "{ kubernetes: { policies: [Kubernetes, Gatekeeper, Kubewarden, Kyverno] } } ]";
@@ -248,13 +250,14 @@ async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
         );
     }
 
-    // Each installation elects its own leader.
+    // Each installation elects a leader of its own, so its Pods get its name.
     let other = printed("", "--name other").await;
     let env = other.pod()["containers"][0]["env"].as_array().unwrap().clone();
     let service = json!({"name": "ADMITTANCE_SERVICE", "value": "other.admittance-system"});
     assert!(env.contains(&service), "{env:?}");
 
-    // A token with the role Admin may change definitions, so the program may write the chains' resources.
+    // With a token of the role Admin, users can change definitions through the program, so the program needs the right
+    // to write chains.
     let tokens =
         "admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.token } ] }\n";
     let verbs = may(&printed(tokens, "").await, "ClusterRole", "admissionchains");
@@ -305,7 +308,7 @@ definitions: [chains.yaml]
     }
     assert_eq!(rules(&printed, "Role", "secrets"), named("hooks-tls"));
     assert_eq!(rules(&printed, "Role", "leases").len(), 1);
-    // The Pods issue their own certificate.
+    // The Pods issue their own certificate, so no Secret with a certificate is printed.
     assert!(!printed.kinds().contains(&"Secret"));
     let pod = printed.pod();
     let volumes = pod["volumes"].as_array().unwrap();
@@ -333,7 +336,7 @@ definitions: [chains.yaml]
         );
     }
 
-    // If the certificate comes from files, the Pods mount it instead of issuing their own.
+    // If the user provides a certificate in files, it is printed as a Secret that the Pods mount.
     let place = directory();
     let out = place.path().display().to_string();
     let service = "admittance.admittance-system";

@@ -6,7 +6,7 @@ use tokio::process::Command;
 
 use super::{strict::assert_valid, *};
 
-/// The directory of a test's definitions, certificates and charts.
+/// A directory with the definitions and certificates of a test, and with the charts that are made from them.
 struct Charts(TempDir);
 
 struct Rendered {
@@ -34,7 +34,8 @@ impl Charts {
         self.0.path().join(name)
     }
 
-    /// Runs `kubernetes COMMAND` with the configuration, these arguments and, if they exist, the certificates.
+    /// Runs `admittance kubernetes COMMAND` with the test's configuration and these arguments. If the test has
+    /// certificates, their directory is added to the arguments.
     async fn run(&self, command: &str, arguments: &str) -> Finished {
         let [config, certs] = ["admittance.yaml", "certs"].map(|name| self.path(name).display().to_string());
         let mut words = vec!["kubernetes", command, "--config", &config];
@@ -92,7 +93,7 @@ impl Charts {
 }
 
 impl Rendered {
-    /// Returns the object of this kind whose name has this suffix, if there is exactly one.
+    /// Returns the object of this kind whose name ends with `suffix`. Panics if there are several.
     fn object(&self, kind: &str, suffix: &str) -> Option<&Value> {
         let is_wanted = |object: &&Value| {
             object["kind"] == kind && object["metadata"]["name"].as_str().unwrap().ends_with(suffix)
@@ -124,7 +125,7 @@ fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
 
 const CONFIG: &str = "dialect: { kubernetes: {} }\ndefinitions: [pods.yaml]\n";
 
-/// Returns a configuration whose leader writes the webhook configurations, with a certificate from files.
+/// Returns a configuration with a certificate from files, in which the leader writes the webhook configurations.
 fn mounted(webhooks: &str, rest: &str) -> String {
     format!(
         "listen:
@@ -135,8 +136,9 @@ cluster: {{}}
     )
 }
 
-/// With its default values, the chart installs the same objects as manifests whose leader writes the webhook
-/// configurations, so that the API server calls no webhook before a Pod is ready.
+/// With default values, Helm renders the chart to the objects that `kubernetes manifests` prints for a configuration in
+/// which the leader writes the webhook configurations. The leader writes them when a Pod is ready, so the API server
+/// never calls a webhook too early.
 #[tokio::test]
 async fn a_chart_with_default_values_renders_the_manifests() {
     let pods = "definitions: [pods.yaml]\n";
@@ -147,8 +149,8 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
 ";
     let full = format!("dialect: {{ kubernetes: {{}} }}\ncluster: {{}}\n{rest}");
     let of_webhooks = "perChain: true, failurePolicy: Ignore, timeoutSeconds: 7, excludeNamespaces: [cni], includeKubeSystem: true,";
-    // (configuration of the chart, whether certificates exist, arguments that only the chart gets, arguments of both
-    // commands, configuration of the manifests)
+    // (configuration for the chart, whether certificates exist, arguments for the chart only, arguments for chart and
+    // manifests, configuration for the manifests)
     for (config, has_certs, webhooks, flags, of_manifests) in [
         (CONFIG, true, "", "", mounted("", pods)),
         (CONFIG, false, "", "", kept.to_owned()),
@@ -172,7 +174,7 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
     ] {
         let charts = Charts::new(&chains(), config).await;
         if !has_certs {
-            // Without these files, the Pods issue their own certificate.
+            // Without certificates in files, the Pods issue their own.
             fs::remove_dir_all(charts.path("certs")).unwrap();
         }
         charts.chart(&format!("{webhooks} {flags}")).await;
@@ -190,7 +192,7 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
         let manifests = charts.run("manifests", flags).await;
         assert_eq!(manifests.code, Some(0), "{}", manifests.stderr);
         let mut expected = sorted(objects(&manifests.stdout));
-        // Helm creates the namespace itself, and charts contain no secrets.
+        // The chart has neither a Namespace, which Helm creates, nor a Secret, because charts must not contain secrets.
         expected.retain(|object| !["Namespace", "Secret"].iter().any(|kind| object["kind"] == *kind));
         let names = |objects: &[Value]| -> Vec<String> {
             let names = objects.iter();
@@ -210,8 +212,8 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
     }
 }
 
-/// Values of the chart and their effect on an object. The columns: the values (several are separated by `;`), the
-/// object's kind, the suffix of its name, a JSON Pointer, and the value that results there (`-` for no value).
+/// Values of the chart and their effect on an object. The columns are: the values (separated by `;`), the object's
+/// kind, the end of the object's name, a JSON Pointer into the object, and the value there (`-` if there is none).
 const VALUES: &str = r#"
 image.reference="r.example/a:2" | Deployment | | POD/containers/0/image | "r.example/a:2"
 image.pullPolicy="Always" | Deployment | | POD/containers/0/imagePullPolicy | "Always"
@@ -286,7 +288,7 @@ async fn each_value_of_the_chart_has_its_effect() {
     }
 }
 
-/// Each value in the chart's file of values is set in a row of [`VALUES`].
+/// Each value in the chart's `values.yaml` must be set in a row of [`VALUES`].
 #[tokio::test]
 async fn every_value_of_the_chart_is_tested() {
     let charts = Charts::new(&chains(), CONFIG).await;
@@ -315,7 +317,7 @@ async fn every_value_of_the_chart_is_tested() {
 async fn the_chart_schema_refuses_values_that_cannot_be_installed() {
     let charts = Charts::new(&chains(), CONFIG).await;
     charts.chart("").await;
-    // (values, expected message)
+    // (values of the chart, part of the error message)
     for (value, expected) in [
         ("replicas=0", "/replicas"),
         ("replica=3", "'replica' not allowed"),
@@ -344,7 +346,7 @@ async fn a_chart_can_be_written_again_into_the_same_directory() {
         assert!(made.stderr.contains(note), "{}", made.stderr);
     }
     for file in walk(&charts.path("chart")) {
-        // Plugins are binary and may contain any text.
+        // Plugins are skipped, because they are binary.
         if file.extension().is_some_and(|extension| extension == "wasm") {
             continue;
         }
@@ -354,7 +356,8 @@ async fn a_chart_can_be_written_again_into_the_same_directory() {
         }
     }
 
-    // Files of an earlier chart are removed, and a directory with other files is refused.
+    // If the directory has an earlier chart, its files are removed. If it has other files, the command refuses to write
+    // there.
     let template = charts.path("chart/templates/old.yaml");
     fs::write(&template, "").unwrap();
     let image = charts.chart("--modules-in-image /plugins").await;
@@ -374,7 +377,7 @@ async fn a_chart_can_be_written_again_into_the_same_directory() {
     }
 }
 
-/// Two releases in a namespace have only the CustomResourceDefinitions in common.
+/// If a chart is installed twice in a namespace, the releases share no objects except the CustomResourceDefinitions.
 #[tokio::test]
 async fn two_helm_releases_in_a_namespace_do_not_collide() {
     for config in [
@@ -394,7 +397,7 @@ definitions: [pods.yaml]
     ] {
         let charts = Charts::new(&chains(), config).await;
         if config.contains("webhookConfigurations") {
-            // Without these files, the Pods issue their own certificate.
+            // Without certificates in files, the Pods issue their own.
             fs::remove_dir_all(charts.path("certs")).unwrap();
         }
         charts
@@ -437,7 +440,7 @@ definitions: [pods.yaml]
             assert_eq!(variable(&pod).unwrap()["value"], "first");
             assert_eq!(variable(&others).unwrap()["value"], "second");
         }
-        // No selector of one release matches the Pods of the other.
+        // Objects such as Services select Pods by labels. Those of one release must not select Pods of the other.
         let mut selectors = 0;
         for object in &first {
             for pointer in [

@@ -43,7 +43,7 @@ async fn every_object_that_the_manifests_name_is_printed() {
         pod["automountServiceAccountToken"], true,
         "the leader registers webhooks"
     );
-    // Every mount has a volume with content, except the directories that the program fills.
+    // Each volume of the Pod has files, except `cache` and `state`, into which the program writes.
     let container = &pod["containers"][0];
     for volume in pod["volumes"].as_array().unwrap() {
         let is_empty = printed.files(volume).is_empty();
@@ -55,7 +55,7 @@ async fn every_object_that_the_manifests_name_is_printed() {
         pod["volumes"].as_array().unwrap().len()
     );
 
-    // Other objects refer to the container's ports by name.
+    // The Service and the probes refer to the container's ports by name, so these names must exist.
     let ports: Vec<_> = container["ports"]
         .as_array()
         .unwrap()
@@ -67,7 +67,7 @@ async fn every_object_that_the_manifests_name_is_printed() {
     for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
         assert!(ports.contains(&&container[probe]["httpGet"]["port"]), "{probe}");
     }
-    // Every selector for the Pods has the same labels as the Deployment's template.
+    // All objects that select the Pods use the labels in the Deployment's Pod template.
     let labels = &printed.object("Deployment", "")["spec"]["template"]["metadata"]["labels"];
     for selector in [
         &service["spec"]["selector"],
@@ -78,7 +78,7 @@ async fn every_object_that_the_manifests_name_is_printed() {
     ] {
         assert_eq!(selector, labels);
     }
-    // The Pod meets the Pod Security Standard `restricted`, with a read-only root file system.
+    // The Pod meets the strictest Pod Security Standard, `restricted`, and its root file system is read-only.
     let security = &pod["securityContext"];
     assert_eq!(security["runAsNonRoot"], true);
     assert_eq!(security["seccompProfile"], json!({"type": "RuntimeDefault"}));
@@ -90,7 +90,8 @@ async fn every_object_that_the_manifests_name_is_printed() {
             "capabilities": {"drop": ["ALL"]},
         })
     );
-    // Pods need up to 35 s to stop: 5 s of delay, and 30 s for requests in flight.
+    // A Pod may take 35 s to stop: it waits 5 s, and then up to 30 s for requests in flight. Kubernetes must wait
+    // longer before it kills the Pod.
     assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() > 35);
 
     assert!(printed.stderr.contains("--server-side"), "{}", printed.stderr);
@@ -98,7 +99,7 @@ async fn every_object_that_the_manifests_name_is_printed() {
 
 #[tokio::test]
 async fn flags_set_the_fields_of_the_manifests() {
-    // (flags, kind, suffix of the name, JSON Pointer, value)
+    // (flags, kind of a printed object, end of its name, JSON Pointer into it, expected value)
     let table = [
         (
             "--namespace hooks",
@@ -217,7 +218,7 @@ async fn flags_set_the_fields_of_the_manifests() {
         );
     }
 
-    // The arguments determine which webhooks the leader registers.
+    // The arguments of the command become settings of the webhooks that the leader registers.
     for (flags, field, expected) in [
         ("", "failurePolicy", Value::Null),
         ("--per-chain", "perChain", json!(true)),
@@ -268,13 +269,14 @@ async fn flags_set_the_fields_of_the_manifests() {
     assert!(!printed.stderr.contains("--server-side"), "{}", printed.stderr);
 }
 
-/// Notes say who could be locked out and which requests are not checked.
+/// After the manifests, the command prints notes: who could be locked out of the cluster, and which requests are not
+/// checked.
 #[tokio::test]
 async fn notes_after_the_manifests_say_what_the_user_must_do() {
     let forgetful = chains().replace("pods, pods/ephemeralcontainers", "pods");
     let lock_out = "the webhooks apply to kube-system, and the failure policy is Fail";
     let ephemeral = "add pods/ephemeralcontainers to `resources`";
-    // (definitions, flags, which of the notes are printed)
+    // (definitions, flags, notes that are printed)
     for (definitions, flags, expected) in [
         (chains(), "", &[][..]),
         (chains(), "--include-kube-system", &[lock_out]),

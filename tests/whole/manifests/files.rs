@@ -51,7 +51,7 @@ async fn certificates_in_a_directory_are_used_in_the_manifests() {
 
     type Change = fn(&Path);
     let file = "admittance.admittance-system";
-    // (change of the files, expected message)
+    // (change of the certificate files, part of the error message)
     let table: [(Change, &str); 4] = [
         (
             |at| {
@@ -96,7 +96,8 @@ async fn certificates_in_a_directory_are_used_in_the_manifests() {
 async fn the_kubernetes_example_can_be_installed() {
     let example = repository().join("docs/examples/kubernetes");
     let output = tempfile::tempdir().unwrap();
-    // The example's chains refer to plugins in the repository, which `cargo task plugins` builds.
+    // The example's chains name plugins by paths in the repository, where `cargo task plugins` builds them. The test
+    // copies both.
     let folder = example_with_plugins(&example, output.path());
     let arguments = format!(
         "--config {} --output-directory {}",
@@ -142,7 +143,7 @@ async fn the_kubernetes_example_can_be_installed() {
     );
 }
 
-/// Copies the example and the plugins that its chains refer to.
+/// Copies the example's chains below `root`, and the plugins to the place where the chains expect them.
 fn example_with_plugins(example: &Path, root: &Path) -> PathBuf {
     let plugins = root.join("target/plugins");
     let chains = root.join("docs/examples/kubernetes/chains");
@@ -178,8 +179,8 @@ async fn unusable_arguments_are_reported_instead_of_manifests() {
     let pods = "{ operations: [CREATE], resources: [pods] }";
     let proxy =
         "dialect: { bcs: { cluster: BCS-MESOS-10001 } }\nupstream: { servers: [\"http://127.0.0.1:1\"] }\n";
-    // (definitions, configuration, additional argument, expected message); `CHAINS` in an argument stands for the
-    // definitions' file.
+    // (definitions, configuration, additional argument, part of the error message). In an argument, `CHAINS` stands for
+    // the path of the definitions' file.
     for (definitions, config, argument, expected) in [
         (
             chain("{ operations: [CREATE], kinds: [Pod] }", &stage),
@@ -260,8 +261,7 @@ metadata: { name: replicas }
 spec: { policyName: replicas, validationActions: [Deny] }
 ";
 
-/// Files that define no chain by themselves are printed too: a file with only a binding, and a file with only a
-/// constraint.
+/// A file with a binding or a constraint alone defines no chain, but must be printed like the files with chains.
 #[tokio::test]
 async fn every_definition_file_is_printed() {
     let directory = tempfile::tempdir().unwrap();

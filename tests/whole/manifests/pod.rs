@@ -10,7 +10,8 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
     let root = printed.directory.path().join("pod");
     printed.mount(&root);
 
-    // Printed definitions keep their comments, and contain no path of this machine.
+    // The printed definitions have the comments of the originals. They name plugins by paths in the Pod instead of
+    // paths on this machine.
     let chains = fs::read_to_string(root.join("etc/admittance/chains/pods.yaml")).unwrap();
     assert!(
         chains.contains("- name: log-agent   # stays where it is"),
@@ -27,7 +28,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
         arguments,
         &json!(["serve", "--config", "/etc/admittance/config/admittance.yaml"])
     );
-    // `check` accepts the same files as `serve`.
+    // `check` accepts the files of the Pod, with which `serve` will run.
     let config = root.join("etc/admittance/config/admittance.yaml");
     let config = config.to_str().unwrap();
     let checked = Admittance::run(["check", "--config", config, "--store", store().to_str().unwrap()])
@@ -46,7 +47,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
         ("/validate", "nginx:1.29", json!({"allowed": true})),
         ("/validate", "nginx:latest", json!({"allowed": false})),
     ] {
-        // Like kube-apiserver, the client uses the Service's name with the Pod's address.
+        // The client connects to the Pod's address but verifies the name of the Service, as kube-apiserver does.
         let host = "admittance.admittance-system.svc";
         let reply = post(
             &program,
@@ -78,12 +79,13 @@ async fn a_client_needs_the_ca_and_the_service_name_to_trust_a_pod() {
             identity: None,
         })
         .unwrap();
-        // The certificate does not contain `localhost`.
+        // The certificate is not valid for `localhost`, so a client that connects by this name refuses it.
         assert!(client.get(&program.tls_url("/mutate")).await.is_err());
     }
 }
 
-/// Sends a review over TLS to this host name.
+/// Sends an AdmissionReview to the program over TLS. The client verifies that the certificate is valid for this host
+/// name.
 pub(super) async fn post(
     program: &Admittance,
     authority: &[u8],

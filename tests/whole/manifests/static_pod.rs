@@ -9,7 +9,7 @@ use super::{
 struct Node(TempDir);
 
 impl Node {
-    /// Prints the files for this configuration and these chains.
+    /// Prints the files of a static Pod for this configuration and these chains, and writes them to a directory.
     async fn new(config: &str, chains: &str, flags: &str) -> (Self, Finished) {
         let directory = tempfile::tempdir().unwrap();
         write(&directory, "pods.yaml", chains);
@@ -60,7 +60,7 @@ async fn a_static_pod_has_all_of_its_files() {
         finished.stderr
     );
 
-    // The Pod refers to no object of the API server.
+    // A static Pod must not refer to objects of the API server, such as a ConfigMap, a Secret or a service account.
     let pod = node.object("/etc/kubernetes/manifests/admittance.yaml");
     assert_valid(&pod);
     let text = pod.to_string();
@@ -80,7 +80,8 @@ async fn a_static_pod_has_all_of_its_files() {
     let key = node.path(&format!("{files}/tls/tls.key"));
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
 
-    // The program serves with the mounted files, at the addresses that the API server and the kubelet use.
+    // The program listens on the addresses at which the API server and the kubelet look for it, and serves with the
+    // files that the Pod mounts.
     let config = spec["containers"][0]["args"][2].as_str().unwrap();
     let config = node.path(&format!("{files}{}", config.strip_prefix(mounted_at).unwrap()));
     let text = fs::read_to_string(&config).unwrap();
@@ -132,7 +133,8 @@ async fn a_static_pod_has_all_of_its_files() {
     }
 }
 
-/// If definition files of an earlier run remained, the program would read them too.
+/// The program reads all definition files in its directory, so files that remain from an earlier run of the command
+/// must be removed.
 #[tokio::test]
 async fn static_pod_files_of_an_earlier_run_are_removed() {
     let (node, _) = Node::new(CONFIG, &chains(), "").await;
@@ -148,7 +150,7 @@ async fn static_pod_files_of_an_earlier_run_are_removed() {
     assert!(paths[1].exists(), "it is the operator's");
 }
 
-/// A static Pod has no service account, so lookups need a kubeconfig.
+/// A static Pod has no service account, so a program that makes lookups in the cluster needs a kubeconfig.
 #[tokio::test]
 async fn a_static_pod_reads_the_cluster_with_a_kubeconfig() {
     let chains = chains().replace(

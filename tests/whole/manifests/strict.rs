@@ -1,5 +1,5 @@
-//! Every field of the printed objects exists in Kubernetes 1.36 with the right type, since the API server can validate
-//! strictly.
+//! Checks that every field of the printed objects exists in Kubernetes 1.36 and has the right type, because an API
+//! server can refuse objects with unknown fields.
 
 use k8s_openapi::{
     Resource,
@@ -18,7 +18,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::*;
 
-/// Parses the object as this type and serializes it again, which drops unknown fields.
+/// Parses an object as the type `T` and serializes it again. Unknown fields are lost, which shows in a comparison.
 fn round_trip<T: Resource + DeserializeOwned + Serialize>(object: &Value) -> Option<()> {
     if object["kind"] != T::KIND || object["apiVersion"] != T::API_VERSION {
         return None;
@@ -29,7 +29,7 @@ fn round_trip<T: Resource + DeserializeOwned + Serialize>(object: &Value) -> Opt
     Some(())
 }
 
-/// Compares two values; floating-point numbers equal the corresponding integers.
+/// Compares two JSON values. The numbers 1 and 1.0 count as equal.
 fn is_same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {
@@ -84,7 +84,7 @@ async fn kubernetes_accepts_every_printed_field_in_strict_validation() {
     kinds.dedup();
     assert_eq!(kinds.len(), 14, "{kinds:?}");
     for object in &printed.objects {
-        // `ServiceMonitor` is a kind of the Prometheus operator, not of Kubernetes.
+        // Kubernetes has no type for a `ServiceMonitor`, which is a resource of the Prometheus operator.
         if object["kind"] != "ServiceMonitor" {
             assert_valid(object);
         }

@@ -17,7 +17,7 @@ use crate::scene::application;
 pub(super) const NODE: &str = "/blueking/admissionwebhook/defaultGroup/webhook-test";
 pub(super) const ROUTE: &str = "/namespaces/defaultGroup/admissionwebhook";
 
-/// A scheduler that is registered in ZooKeeper, and hooks.
+/// What a driver needs: a scheduler that is registered in ZooKeeper, and webhooks for definitions to call.
 pub(super) struct Surroundings {
     hooks: Hooks,
     cluster: MesosCluster,
@@ -51,7 +51,7 @@ impl Surroundings {
         driver(place, &more)
     }
 
-    /// Returns a definition as clients of bcs-mesos-driver write it.
+    /// Returns a definition with one webhook, in the format that clients send to bcs-mesos-driver.
     pub(super) fn definition(&self, name: &str, hook: &str) -> Value {
         let client = json!({"caBundle": self.hooks.bundle, "namespace": "hooks", "name": "hook", "path": format!("/{hook}")});
         json!({
@@ -73,7 +73,7 @@ impl Surroundings {
         self.client.bcs(method, &url, body).await.unwrap()
     }
 
-    /// Sends a request to the API for definitions, and checks that it succeeds.
+    /// Sends a request about definitions to the driver, and checks that it succeeds. Returns the `data` of the reply.
     pub(super) async fn change(&self, driver: &Front, method: Method, path: &str, body: &Value) -> Value {
         let reply = self.send(driver, method, path, body).await;
         let envelope = reply.json().unwrap();
@@ -86,7 +86,7 @@ impl Surroundings {
         envelope["data"].clone()
     }
 
-    /// Creates an application through this driver, and returns the hooks that were called.
+    /// Creates an application through this driver, and returns the names of the webhooks that changed it.
     pub(super) async fn passed(&self, driver: &Front) -> Vec<String> {
         let name = format!("web-{:016x}", fastrand::u64(..));
         let object = application("shop", &name, "docker.io/library/nginx:1.29");
@@ -103,8 +103,8 @@ impl Surroundings {
             .collect()
     }
 
-    /// Polls until the driver's status and metrics report exactly these invalid definitions, given by the suffixes of
-    /// their locations.
+    /// Waits until the driver's status and metrics report exactly these definitions as invalid. Each is given by the
+    /// end of its path in ZooKeeper.
     async fn until_bad(&self, driver: &Front, expected: &[&str]) {
         let mut last = (Vec::new(), Vec::new());
         let asking = async {
@@ -141,7 +141,7 @@ impl Surroundings {
         assert!(came, "{expected:?}: never; the last was {last:?}");
     }
 
-    /// Creates applications until exactly these hooks are called.
+    /// Creates applications until exactly these webhooks are called for one.
     pub(super) async fn until_passed(&self, driver: &Front, what: &str, hooks: &[&str]) {
         let since = Instant::now();
         let mut last = Vec::new();
@@ -208,7 +208,7 @@ async fn two_drivers_serve_a_change_made_through_one_of_them() {
         assert_eq!(all, json!([shown]));
     }
 
-    // Both drivers return the same definitions.
+    // Both drivers know the same definitions: they refuse to create one that exists, and to replace one that does not.
     for (method, name, code) in [
         (Method::POST, "webhook-test", 1_405_201),
         (Method::PUT, "absent", 1_405_202),
@@ -226,7 +226,7 @@ async fn two_drivers_serve_a_change_made_through_one_of_them() {
         }
     }
 
-    // The definition is written to ZooKeeper directly, in the format of the BCS scheduler.
+    // The test writes this definition to ZooKeeper itself, in the format in which the BCS scheduler writes definitions.
     let mut by_hand = around.definition("webhook-test", "annotates");
     by_hand["metadata"]["creationTimestamp"] = "0001-01-01T00:00:00Z".into();
     by_hand["admissionWebhooks"][0]["clientConfig"]["url"] = "".into();
@@ -248,7 +248,8 @@ async fn two_drivers_serve_a_change_made_through_one_of_them() {
     assert_eq!(code_and_message(&reply).0, 1_405_202, "{}", reply.text());
 }
 
-/// One node contains no definition, and another conflicts with a valid definition.
+/// Two nodes in ZooKeeper are invalid: one contains no definition, and the definition in the other conflicts with a
+/// valid one.
 #[tokio::test]
 async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
     let place = ZooKeeperNode::shared("bad").await;
@@ -257,21 +258,22 @@ async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
     let nodes = Nodes::connect(&place.connection()).await;
     let definition = around.definition("webhook-test", "annotates");
     around.change(&one, Method::POST, ROUTE, &definition).await;
-    // Of two conflicting definitions, the one with the lower path stays valid, even on a driver that has served
-    // neither.
+    // Two definitions conflict if both are for the same operation and kind. The one with the lower path in ZooKeeper
+    // stays valid, even for a driver that starts with both.
     let second_name = "webhook-test-second";
     let second = &format!("/blueking/admissionwebhook/defaultGroup/{second_name}");
     nodes.put(second, &around.definition(second_name, "odd")).await;
     let junk = "/blueking/admissionwebhook/defaultGroup/junk";
     nodes.put(junk, &json!("junk")).await;
-    // A new driver starts, an existing one continues, and both report the invalid definition.
+    // Both a driver that is running and a new driver serve the valid definition, and report the invalid nodes.
     let mut two = around.driver(&place).await;
     for driver in [&one, &two] {
         assert_eq!(around.passed(driver).await.len(), 1);
         around.until_bad(driver, &["/junk", "/webhook-test-second"]).await;
     }
     assert_eq!(around.passed(&one).await, ["first"]);
-    // The API returns an invalid definition that can be parsed. It counts as existing, and can be replaced and deleted.
+    // If an invalid definition can be parsed, the API returns it. It can be replaced or deleted, but not created,
+    // because it exists.
     let path = |name: &str| format!("{ROUTE}/{name}");
     let reply = around.send(&one, Method::GET, &path("junk"), &Value::Null).await;
     assert_eq!(code_and_message(&reply).0, 1_405_200, "{}", reply.text());
@@ -287,7 +289,7 @@ async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
         around.until_bad(driver, &[]).await;
         assert_eq!(around.passed(driver).await, ["first"]);
     }
-    // While a definition is invalid, other definitions can be created.
+    // While one definition is invalid, clients can create others.
     nodes.put(second, &json!([])).await;
     around.until_bad(&one, &["/webhook-test-second"]).await;
     let mut other = around.definition("other", "passes");
@@ -310,7 +312,8 @@ async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
         .unwrap();
 }
 
-/// Two clients use two drivers to create definitions with different names for the same operation and kind.
+/// Two clients create definitions through two drivers at the same time. The names differ, but the operation and the
+/// kind are the same, so the definitions conflict.
 #[tokio::test]
 async fn only_one_of_two_conflicting_creates_succeeds() {
     let place = ZooKeeperNode::shared("rivals").await;
@@ -387,9 +390,10 @@ async fn the_live_table_survives_the_loss_of_zookeeper() {
     })
     .await;
     until_ready(&around, &driver, "the loss is reported", is_lost).await;
-    // The table is still live, and the master scheduler is still known.
+    // After the connection to ZooKeeper is lost, the driver keeps its definitions and the address of the master
+    // scheduler.
     assert_eq!(around.passed(&driver).await, ["first"]);
-    // Without ZooKeeper, a change fails, and the reply says so.
+    // Definitions are stored in ZooKeeper, so changing one fails while the connection is lost. The reply says so.
     let reply = around
         .send(
             &driver,

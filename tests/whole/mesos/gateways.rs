@@ -41,7 +41,8 @@ async fn no_write_is_lost_or_duplicated_when_a_driver_is_killed() {
     let front_door = gateway.program.url("/bcsapi/v4/scheduler/mesos");
     let writers = Writers::start(&[front_door], CLIENTS);
     writers.until_created(50).await;
-    // While the scheduler holds its replies, all clients wait, evenly distributed over the drivers.
+    // The scheduler holds back its replies until each client waits for one. The clients are evenly distributed over the
+    // drivers.
     let gate = scheduler.hold();
     let mut answered = usize::MAX;
     while answered != writers.count() {
@@ -61,8 +62,8 @@ async fn no_write_is_lost_or_duplicated_when_a_driver_is_killed() {
     assert_eq!(problems, [""; 0]);
     let wrong = wrong(&written, &cluster, &received);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Only requests to the killed driver fail: those in flight, and those sent on its connections before the gateway
-    // noticed the kill.
+    // The only requests that fail are those to the killed driver: requests in flight, and requests that the gateway
+    // sent on old connections before it noticed the kill.
     let failed: Vec<_> = written
         .iter()
         .filter(|written| written.answer != Answer::Created)

@@ -19,7 +19,8 @@ async fn health(driver: &Front) -> Value {
     reply.json().unwrap()
 }
 
-/// Polls until `/healthz` has this message, and checks that its other fields are like those of bcs-mesos-driver.
+/// Waits until `/healthz` of this driver has the message. Then checks that the other fields have the values of
+/// bcs-mesos-driver.
 async fn until_healthz(driver: &Front, message: &str) {
     let mut last = Value::Null;
     let asking = async {
@@ -58,7 +59,7 @@ async fn healthz_reports_schedulers_like_bcs_mesos_driver() {
         "message": "(bcs-mesos-driver):do http request failed!scheduler not exist",
         "data": {},
     });
-    // ZooKeeper is unreachable.
+    // First, ZooKeeper is unreachable.
     let mut server = blocking(Server::start).await;
     let place = ZooKeeperNode::root(server.address());
     let mut server = blocking(move || {
@@ -69,7 +70,7 @@ async fn healthz_reports_schedulers_like_bcs_mesos_driver() {
     let driver = Front::start(&driver(&place, "")).await;
     until_healthz(&driver, "in starting").await;
 
-    // ZooKeeper is reachable, but no scheduler is registered.
+    // Then ZooKeeper is reachable, but has no registered scheduler.
     let server = blocking(move || {
         server.start_again();
         server

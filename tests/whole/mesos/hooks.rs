@@ -1,4 +1,4 @@
-//! Webhooks over TLS that record their calls.
+//! A webhook server with TLS that records the calls of its webhooks.
 
 use std::{
     net::SocketAddr,
@@ -13,8 +13,8 @@ use tempfile::TempDir;
 
 use crate::webhooks::{certificate, listen};
 
-/// A webhook server named `hook.hooks`, which stops when the test ends. The last segment of the path selects its
-/// behaviour.
+/// A webhook server named `hook.hooks`, which stops when the test ends. The last segment of a path selects how the
+/// webhook answers.
 pub(super) struct Hooks {
     _directory: TempDir,
     pub(super) address: SocketAddr,
@@ -32,7 +32,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Returns whether the reply is valid and thus becomes the object.
+    /// Returns whether the webhook's reply was valid, so that its body replaced the object.
     pub(super) fn is_good(&self) -> bool {
         self.status == 200
     }
@@ -72,7 +72,8 @@ impl Hooks {
         }
     }
 
-    /// Returns the calls, in order, for objects in this namespace; `None` stands for objects without a namespace.
+    /// Returns the calls about objects in this namespace, in the order of their arrival. `None` stands for objects
+    /// without a namespace.
     pub(super) fn calls(&self, namespace: Option<&str>) -> Vec<Call> {
         let calls = self.calls.lock().unwrap();
         let is = |call: &&Call| {
@@ -92,7 +93,8 @@ fn answer(path: &str, sent: &Bytes) -> (u16, Bytes) {
     match path.rsplit('/').next().unwrap_or_default() {
         "passes" => (200, sent.clone()),
         "first" | "annotates" => (200, annotated("first").to_string().into()),
-        // This object has spaces, line breaks and an escape that a serializer would not write.
+        // The answer has spaces, line breaks and an escape that no serializer would write, to show that its bytes are
+        // kept.
         "odd" => {
             let text = format!("{:#}", annotated("odd")).replace("\"instance\": ", "\"instance\" :\t");
             (200, text.replace("\"seen\"", "\"\\u0073een\"").into())

@@ -13,12 +13,13 @@ use super::{
 
 const CLIENTS: usize = 8;
 
-/// The event that ends a master's role.
+/// How a scheduler stops being the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MasterExit {
-    /// The master crashes while requests are in flight, and its node disappears later.
+    /// The master crashes while it handles requests. Its node in ZooKeeper disappears later.
     Dies,
-    /// The master deletes its node, and then answers like a scheduler that is not the master.
+    /// The master deletes its node in ZooKeeper, and then answers requests with the refusal of a scheduler that is not
+    /// the master.
     StepsDown,
 }
 
@@ -47,7 +48,7 @@ async fn change(exit: MasterExit) {
     writers.until_created(50).await;
     assert!(second.received().is_empty(), "all goes to the master");
 
-    // The crashed master executes requests in flight but does not answer them.
+    // If the master crashes, it has executed the requests in flight, but its replies are lost.
     let mut in_flight = 0;
     let mut gate = None;
     let changed;
@@ -83,7 +84,7 @@ async fn change(exit: MasterExit) {
     assert_eq!(problems, [""; 0]);
     let wrong = wrong(&written, &cluster, &received);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Every client got a valid reply. A failure is reported with its reason.
+    // Every client got a valid reply. If its request failed, the reply gives the reason.
     for written in &written {
         let is_clean = match &written.answer {
             Answer::Created => true,
@@ -94,7 +95,7 @@ async fn change(exit: MasterExit) {
         };
         assert!(is_clean, "{written:?}");
     }
-    // The first scheduler wrote nothing after the second scheduler's first write.
+    // Once the second scheduler had begun to write, the first one wrote nothing more.
     let writes = cluster.writes();
     let turn = writes
         .iter()

@@ -27,7 +27,8 @@ pub(super) struct Node {
 }
 
 impl Nodes {
-    /// Connects to `servers`, which may end with a chroot: `127.0.0.1:2181/test`.
+    /// Connects to the ZooKeeper servers in `servers`. A path at its end, as in `127.0.0.1:2181/test`, becomes the
+    /// root.
     pub(super) async fn connect(servers: &str) -> Self {
         let connector = Client::connector().with_session_timeout(Duration::from_secs(10));
         let connecting = connector.connect(servers);
@@ -41,19 +42,19 @@ impl Nodes {
         Self(tokio::time::timeout(NEVER, connecting).await.unwrap().unwrap())
     }
 
-    /// Lets only this client's user access a node.
+    /// Denies access to a node to everyone except the user of this client.
     pub(super) async fn restrict_to_user(&self, path: &str) {
         let own = [Acl::new(Permission::ALL, AuthId::authed())];
         self.0.set_acl(path, &own, None).await.unwrap();
     }
 
-    /// Returns whether this client's user may not read a node.
+    /// Returns whether the user of this client is denied to read a node.
     pub(super) async fn is_access_denied(&self, path: &str) -> bool {
         matches!(self.0.get_data(path).await, Err(Error::NoAuth))
     }
 
-    /// Returns the children of a node in the order of their sequence numbers, like bcs-mesos-driver. A node that does
-    /// not exist has none.
+    /// Returns the children of a node, sorted by their sequence numbers as bcs-mesos-driver does. Returns none if the
+    /// node does not exist.
     pub(super) async fn children(&self, path: &str) -> Vec<Node> {
         let names = match self.0.list_children(path).await {
             Ok(names) => names,
@@ -73,7 +74,7 @@ impl Nodes {
                     data: serde_json::from_slice(&data).unwrap_or_default(),
                     session: stat.ephemeral_owner,
                 }),
-                // The node was deleted after it was listed.
+                // The child was deleted after the list was read.
                 Err(Error::NoNode) => {}
                 Err(error) => panic!("{path}/{name}: {error}"),
             }
@@ -107,7 +108,7 @@ impl Nodes {
         }
     }
 
-    /// Returns a node's JSON and metadata, or `None` if it does not exist.
+    /// Returns the JSON that a node contains, and the node's metadata. Returns `None` if the node does not exist.
     pub(super) async fn get(&self, path: &str) -> Option<(Value, Stat)> {
         match self.0.get_data(path).await {
             Ok((data, stat)) => Some((serde_json::from_slice(&data).unwrap(), stat)),
@@ -139,13 +140,13 @@ impl Nodes {
     }
 }
 
-/// Parses the last ten characters of a name as a number.
+/// Returns the sequence number of a node, which is in the last ten characters of its name.
 fn sequence(name: &str) -> Option<u64> {
     name.get(name.len().checked_sub(10)?..)?.parse().ok()
 }
 
-/// A scheduler in the election with its own session. It is the leader while its node is the first one. Dropping it
-/// deletes the node.
+/// A scheduler that takes part in the election of the master, with a ZooKeeper session of its own. It is the master
+/// while its node is the first. Dropping the candidate deletes the node.
 pub(super) struct Candidate {
     nodes: Nodes,
     path: String,
@@ -154,7 +155,7 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// Joins the election behind the existing candidates.
+    /// Lets a scheduler join the election, behind the candidates that joined earlier.
     pub(super) async fn stand(servers: &str, scheduler: &Scheduler) -> Self {
         let nodes = Nodes::connect(servers).await;
         nodes.0.mkdir(SCHEDULERS, &PERSISTENT).await.unwrap();
@@ -183,7 +184,7 @@ impl Candidate {
                         elected(names.first() == Some(&own));
                         watcher.changed().await;
                     }
-                    // ZooKeeper is unreachable, but the session may survive.
+                    // ZooKeeper is unreachable, but the session has not ended, so the watch is repeated.
                     Err(_) if !watch.0.state().is_terminated() => tokio::time::sleep(POLL).await,
                     Err(_) => return elected(false),
                 }
@@ -198,7 +199,7 @@ impl Candidate {
         }
     }
 
-    /// Deletes the node, and answers like a scheduler that is not the master.
+    /// Deletes the candidate's node, after which its scheduler answers like one that is not the master.
     pub(super) async fn resign(self) {
         self.election.abort();
         (self.lead)(false);

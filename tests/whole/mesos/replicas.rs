@@ -1,4 +1,4 @@
-//! Drivers that go live together.
+//! Several drivers that start to use each change of the definitions at the same time.
 
 use std::{
     sync::{
@@ -28,13 +28,13 @@ fn above() -> String {
     format!("/admittance/drivers/{CLUSTER}")
 }
 
-/// Starts a driver whose session outlasts the test.
+/// Starts a driver with a ZooKeeper session that does not expire before the test ends.
 async fn patient(around: &Surroundings, place: &ZooKeeperNode) -> Front {
     let config = around.config(place, "").replace("2s", "60s");
     Front::start(&config).await
 }
 
-/// Waits until a driver reports `count` drivers, one of them the leader, and returns the driver's own name.
+/// Waits until this driver reports `count` drivers, of which one is the leader. Returns the name of this driver.
 async fn until_known(driver: &Front, count: usize) -> String {
     eventually("the drivers know one another, and have a leader", async || {
         let known = replicas(&driver.program).await["replicas"].clone();
@@ -52,7 +52,7 @@ async fn leads(driver: &Front) -> bool {
     known.any(|replica| replica["self"] == true && replica["leader"] == true)
 }
 
-/// Checks that no driver reported that it serves the target before the target was published.
+/// Checks that no driver served a table before the leader had published it as the target of all drivers.
 async fn check_order(nodes: &Nodes) {
     let (published, target) = nodes.get(&above()).await.unwrap();
     for driver in nodes.children(&above()).await {
@@ -66,7 +66,8 @@ async fn check_order(nodes: &Nodes) {
     }
 }
 
-/// Clients that create applications through the ready drivers in turn. No driver may return to an earlier table.
+/// Runs clients that create applications through the drivers that are ready, in turn. Checks that no driver returns to
+/// an earlier table.
 async fn load(around: &Surroundings, drivers: &[Front], is_over: &AtomicBool, answers: &mut Vec<Answer>) {
     let mut newest = vec![0; drivers.len()];
     for (index, driver) in drivers.iter().enumerate().cycle() {
@@ -146,7 +147,7 @@ async fn three_drivers_go_live_with_each_change_together() {
     if soak.is_some() {
         assert!(overlap < Duration::from_secs(1), "{overlap:?}");
     }
-    // The first table, and the table of each change, became the target exactly once.
+    // The leader published each table once as the target of all drivers: the first table, and the table of each change.
     let (published, stat) = nodes.get(&above()).await.unwrap();
     assert_eq!(usize::try_from(stat.version).unwrap(), changes + 1);
     for driver in &drivers {
@@ -207,7 +208,7 @@ async fn a_hanging_driver_delays_the_other_drivers_and_is_reported_by_name() {
     }
     check_order(&nodes).await;
 
-    // A driver that shuts down does not delay the others.
+    // The other drivers do not wait for a driver that shuts down.
     slow.program.terminate().unwrap();
     slow.program.ended().await.unwrap();
     let definition = around.definition("webhook-test", "version-2");
@@ -219,7 +220,7 @@ async fn a_hanging_driver_delays_the_other_drivers_and_is_reported_by_name() {
 async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
     let server = blocking(Server::start).await;
     let place = ZooKeeperNode::root(server.address());
-    // The scheduler is registered in another ensemble, so it stays known when this server stops.
+    // The scheduler is registered in another ZooKeeper ensemble, so the drivers still find it when this server stops.
     let around = Surroundings::new(&ZooKeeperNode::shared("elsewhere").await).await;
     let config = around
         .config(&place, "")
@@ -244,8 +245,8 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
     until_known(&leader, 3).await;
     until_known(&third, 3).await;
 
-    // The leader is killed while drivers prepare a change. Another driver becomes the leader when the killed one's
-    // session has expired.
+    // The leader is killed while the drivers prepare a change. After its session has expired, another driver becomes
+    // the leader.
     second.program.suspend().unwrap();
     nodes
         .put(NODE, &around.definition("webhook-test", "version-1"))
@@ -261,7 +262,7 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
     }
     until_known(&third, 2).await;
 
-    // Without ZooKeeper, no change goes live, and all drivers answer.
+    // While ZooKeeper is down, all drivers answer clients, but no change goes live.
     let mut server = blocking(move || {
         let mut server = server;
         server.stop();
@@ -295,12 +296,12 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
         .await;
     }
 
-    // A new driver serves the common table when it becomes ready.
+    // By the time a new driver is ready, it serves the table that all drivers share.
     let new = patient().await;
     until_ready(&new.program).await;
     assert_eq!(around.passed(&new).await, ["version-2"]);
 
-    // A killed driver delays the others until its session expires.
+    // If a driver is killed, the others wait for it until its ZooKeeper session expires.
     let session = session_of(&nodes, &second).await;
     second.program.kill().await.unwrap();
     let definition = around.definition("webhook-test", "version-3");
@@ -344,7 +345,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
     std::fs::write(&key, KeyPair::generate().unwrap().public_key_pem()).unwrap();
     std::fs::write(&module, Versions::find().unwrap().module(1)).unwrap();
     let first = patient(&around, &place).await;
-    // This driver accepts only signed modules, so it rejects the plugin.
+    // The configuration of this driver requires signed modules, so it rejects the plugin, which has no signature.
     let strict = around.config(
         &place,
         &format!("registration: {{}}\nsignatures: [ {{ source: \"file:**\", keys: [{key:?}] }} ]\n"),
@@ -384,8 +385,8 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
     unable.program.ended().await.unwrap();
     eventually("the plugin is live", async || chains(&first).await == 2).await;
 
-    // If the others already serve the plugin, a new driver that cannot serve it is not ready, does not delay the
-    // others, and is not registered for gateways.
+    // All other drivers serve the plugin before this driver starts. It cannot serve the plugin, so it does not become
+    // ready, gateways do not find it, and the others do not wait for it.
     let late = Front::start(&strict).await;
     eventually("it knows what the others serve", async || {
         replicas(&late.program).await["target"].is_string()
@@ -404,7 +405,8 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
     assert_eq!(around.passed(&first).await, ["version-1"]);
     until_registered(&nodes, 0).await;
 
-    // The driver is registered once it serves the common table.
+    // After the plugin's definition is deleted, the driver can serve the same table as the others, and registers itself
+    // for gateways.
     nodes.delete(&node).await;
     until_ready(&late.program).await;
     until_registered(&nodes, 1).await;

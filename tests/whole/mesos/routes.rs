@@ -1,5 +1,5 @@
 //! Every route that is forwarded to the scheduler, from section 1.3 of the reference of bcs-mesos-driver, with the
-//! expected request. The scheduler reports requests that it cannot decode.
+//! request that the scheduler must get. The fake scheduler reports requests that it cannot decode.
 
 use http::Method;
 use serde_json::json;
@@ -12,10 +12,10 @@ const PUT: Method = Method::PUT;
 const POST: Method = Method::POST;
 const DELETE: Method = Method::DELETE;
 
-/// The scheduler's reply to an unknown route.
+/// The reply of a scheduler that has no such route.
 const NO_ROUTE: &str = "404: Page Not Found";
 
-/// (method, path below `/mesosdriver/v4`, kind or text of the body, expected request to the scheduler)
+/// (method, path below `/mesosdriver/v4`, body or its kind, request that the scheduler must get)
 #[rustfmt::skip]
 const ROUTES: &[(Method, &str, &str, &str)] = &[
     (POST,   "/namespaces/elsewhere/applications", "application", "POST /v1/apps"),
@@ -88,7 +88,8 @@ const ROUTES: &[(Method, &str, &str, &str)] = &[
     (DELETE, "/command/deployment/n/web?id=7", "", "DELETE /v1/command/deployment/n/web?id=7"),
 ];
 
-/// Routes of bcs-mesos-driver that the BCS scheduler no longer has.
+/// Routes that bcs-mesos-driver forwards although the BCS scheduler has removed them: (method, path, request that the
+/// scheduler gets).
 #[rustfmt::skip]
 const COMMENTED_OUT: [(Method, &str, &str); 2] = [
     (GET,    "/namespaces/n/applications/web/tasks", "GET /v1/apps/n/web/tasks"),
@@ -123,7 +124,7 @@ async fn every_route_of_the_scheduler_is_forwarded() {
     }
     wrong.extend(mesos.scheduler.problems());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // There is only one scheduler, and it executed all writes.
+    // All writes were executed by the only scheduler.
     let by = mesos.scheduler.address();
     assert!(mesos.cluster.writes().iter().all(|write| write.by == by));
 }

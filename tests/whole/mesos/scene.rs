@@ -22,8 +22,8 @@ pub(super) struct Mesos {
 }
 
 impl Mesos {
-    /// Starts a driver with this content of `definitions/definitions.yaml`, or without the file if it is empty;
-    /// `resolve` maps host names to addresses.
+    /// Starts a driver whose file `definitions/definitions.yaml` has the content `definitions`; if this is empty, there
+    /// is no file. `resolve` maps host names to addresses.
     pub(super) async fn new(definitions: &str, resolve: &[(&str, SocketAddr)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let cluster = MesosCluster::default();
@@ -59,14 +59,15 @@ impl Mesos {
         }
     }
 
-    /// Sends a request like a BCS client; `path` is relative to `/mesosdriver/v4`.
+    /// Sends a request with the headers of a BCS client to the driver. `path` is relative to `/mesosdriver/v4`.
     pub(super) async fn send(&self, method: Method, path: &str, body: impl Into<bytes::Bytes>) -> Reply {
         let url = self.program.url(&format!("/mesosdriver/v4{path}"));
         self.client.bcs(method, &url, body).await.unwrap()
     }
 }
 
-/// Returns the configuration of a driver that registers in ZooKeeper, with `more` appended.
+/// Returns the configuration of a driver that registers itself in ZooKeeper and finds the scheduler there. `more` is
+/// appended.
 pub(super) fn driver(place: &ZooKeeperNode, more: &str) -> String {
     let ensemble = place.config();
     let definitions = if more.contains("definitions:") {
@@ -83,14 +84,14 @@ pub(super) fn driver(place: &ZooKeeperNode, more: &str) -> String {
     )
 }
 
-/// A running driver or gateway with its working directory.
+/// A running driver or gateway, and the directory in which it runs.
 pub(super) struct Front {
     _directory: TempDir,
     pub(super) program: Admittance,
 }
 
 impl Front {
-    /// Starts a driver with this configuration on ports that the kernel chooses.
+    /// Starts a driver or gateway with this configuration, on ports that the kernel chooses.
     pub(super) async fn start(config: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = write(&directory, "admittance.yaml", config);

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::scene::application;
 
-/// (operator and values, the object's namespace, whether the hook is called)
+/// (operator of the hook's selector, its values, namespace of the object, whether the hook is called)
 const SELECTORS: [(&str, &str, Option<&str>, bool); 9] = [
     ("In", "shop", Some("shop"), true),
     ("In", "shop", Some("other"), false),
@@ -22,7 +22,7 @@ const SELECTORS: [(&str, &str, Option<&str>, bool); 9] = [
     ("NotIn", "", None, true),
 ];
 
-/// `vectors.rs` tests unknown operators.
+/// The hook has a selector for namespaces. The object in the body says which namespace counts.
 #[tokio::test]
 async fn a_selector_matches_the_namespace_of_the_body() {
     let hooks = Hooks::start().await;
@@ -53,7 +53,7 @@ async fn a_selector_matches_the_namespace_of_the_body() {
             Some(namespace) => object["metadata"]["namespace"] = namespace.into(),
             None => drop(object["metadata"].as_object_mut().unwrap().remove("namespace")),
         }
-        // The namespace in the path has no effect.
+        // The namespace in the path is always `shop`, and has no effect.
         let path = "/namespaces/shop/applications";
         let reply = mesos.send(Method::POST, path, object.to_string()).await;
         assert_eq!(code_and_message(&reply).0, 0, "{}", reply.text());

@@ -10,12 +10,13 @@ use super::{
     zookeeper::{Ensemble, ZooKeeperNode, blocking},
 };
 
-/// Returns the node below which bcs-api looks for the cluster's drivers.
+/// Returns the path in ZooKeeper where bcs-api looks for the drivers of the cluster.
 fn of_cluster() -> String {
     format!("{DRIVERS}/{CLUSTER}")
 }
 
-/// Returns the driver's node in each of its two locations. In the second location, there are also nodes of clusters.
+/// Returns the two nodes with which a driver registers itself: the one for bcs-api, which is below the cluster's node,
+/// and the one among the nodes of all drivers.
 async fn registered(nodes: &Nodes) -> (Node, Node) {
     let is_driver = |node: &Node| node.name.starts_with("_c_");
     let in_service = nodes
@@ -32,8 +33,8 @@ async fn registered(nodes: &Nodes) -> (Node, Node) {
     )
 }
 
-/// Returns whether the name is that of a protected node for this address: `_c_`, 32 hexadecimal digits, a dash, the
-/// address and ten digits.
+/// Returns whether this is the name of a node that Curator would call protected, for a driver with this address: `_c_`,
+/// 32 hexadecimal digits, a dash, the address and ten digits.
 fn is_protected(name: &str, address: &str) -> bool {
     let rest = name.strip_prefix("_c_").and_then(|rest| rest.split_once('-'));
     rest.is_some_and(|(guid, rest)| {
@@ -77,7 +78,8 @@ async fn a_driver_registers_in_two_locations_and_repeats_this_after_a_lost_sessi
         assert_ne!(node.session, 0, "it is ephemeral");
     }
 
-    // The driver is suspended until ZooKeeper deletes its nodes. It learns of the expired session when it reconnects.
+    // The driver is suspended until its session expires and ZooKeeper deletes its nodes. It learns this when it
+    // reconnects.
     driver.program.suspend().unwrap();
     nodes
         .until_children(&of_cluster(), "expired", <[Node]>::is_empty)
@@ -104,7 +106,7 @@ async fn a_driver_registers_in_two_locations_and_repeats_this_after_a_lost_sessi
     assert_eq!(after_in_service.data, in_service.data);
     assert_eq!(after_in_cluster.data, in_cluster.data);
 
-    // The driver creates a deleted node again in the same session.
+    // If somebody deletes the driver's node, the driver creates it again in its session.
     nodes
         .delete(&format!("{}/{}", of_cluster(), after_in_service.name))
         .await;
@@ -114,7 +116,7 @@ async fn a_driver_registers_in_two_locations_and_repeats_this_after_a_lost_sessi
     assert_ne!(back[0].name, after_in_service.name);
     assert_eq!(back[0].data, after_in_service.data);
 
-    // A driver deletes its nodes before it exits.
+    // Before the driver exits, it deletes its nodes.
     driver.program.terminate().unwrap();
     nodes
         .until_children(&of_cluster(), "withdrawn", <[Node]>::is_empty)
@@ -144,7 +146,7 @@ async fn requests_succeed_while_the_zookeeper_ensemble_elects_a_leader() {
     let (ensemble, lost) = blocking(move || {
         let leader = ensemble.leader();
         ensemble.kill(leader);
-        // The ensemble elects another leader.
+        // The leader of the ZooKeeper ensemble was lost, so the ensemble elects another one.
         let next = ensemble.leader();
         assert_ne!(next, leader);
         (ensemble, leader)
@@ -153,7 +155,7 @@ async fn requests_succeed_while_the_zookeeper_ensemble_elects_a_leader() {
     writers.until_created(20).await;
     let undisturbed = writers.count();
 
-    // The driver keeps its session or gets a new one, and learns of a new master.
+    // The driver keeps its session or gets a new one. Either way, it learns which scheduler is the new master.
     let nodes_after = Nodes::connect(&place.connection()).await;
     registered(&nodes_after).await;
     first_stands.resign().await;

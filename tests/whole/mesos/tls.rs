@@ -13,7 +13,7 @@ use super::{
 };
 use crate::scene::application;
 
-/// Creates a CA with a server certificate and a client certificate.
+/// Creates a CA, and two certificates from it: one for servers and one for clients.
 async fn certificates(out: &Path) {
     let arguments = ["certs", "--out", out.to_str().unwrap()];
     let names = [
@@ -32,7 +32,8 @@ fn pem(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap()
 }
 
-/// Returns a client that trusts this CA and, if it has a certificate, presents it.
+/// Returns an HTTP client that trusts the CA in the directory `trusts`. If `shows` is given, the client presents the
+/// certificate there.
 fn client(trusts: &Path, shows: Option<&Path>) -> Client {
     let identity = shows.map(|folder| (pem(folder, "operator.pem"), pem(folder, "operator.key")));
     let identity = identity
@@ -49,7 +50,7 @@ fn client(trusts: &Path, shows: Option<&Path>) -> Client {
 #[tokio::test]
 async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
     let directory = tempfile::tempdir().unwrap();
-    // The cluster, the scheduler and a stranger have a CA each.
+    // There are three CAs: for the driver and its clients, for the scheduler, and one that neither side trusts.
     let [ours, schedulers, theirs] = ["ours", "schedulers", "theirs"].map(|name| directory.path().join(name));
     for folder in [&ours, &schedulers, &theirs] {
         certificates(folder).await;
@@ -95,7 +96,7 @@ async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
         let url = program.tls_url("/mesosdriver/v4/namespaces/shop/applications");
         client.bcs(Method::POST, &url, object).await
     };
-    // (name, trusted CA, client certificate, whether the client is served)
+    // (case, CA that the client trusts, certificate that it presents, whether the driver answers its request)
     for (name, trusts, shows, is_served) in [
         ("right", &ours, Some(&ours), true),
         ("none", &ours, None, false),
@@ -114,7 +115,8 @@ async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
     }
     assert_eq!(scheduler.problems(), [""; 0]);
 
-    // The scheduler rejects a certificate from another CA, and the client gets the error.
+    // This driver presents a certificate that the scheduler does not trust. The scheduler refuses it, and the client
+    // gets the error.
     let stranger = Front::start(&config.replace("discover: {}", &to_scheduler(&theirs))).await;
     let client = client(&ours, Some(&ours));
     let reply = create(&client, &stranger.program, "stranger").await.unwrap();

@@ -1,5 +1,5 @@
-//! Test vectors from the code of bcs-mesos-driver. Each row is a case with its section in the reference of that driver,
-//! and the rows run one after another.
+//! Test cases from the code of bcs-mesos-driver. Each names the section of that driver's reference from which it comes.
+//! They run one after another.
 
 use admittance_tests::Reply;
 use bytes::Bytes;
@@ -12,36 +12,37 @@ use super::{
 };
 use crate::scene::{application, source};
 
-/// A client's request with all of its expected effects.
+/// A test case: a request to the driver, and all effects that it must have.
 struct Vector {
-    /// The section and a description.
+    /// The section of the reference of bcs-mesos-driver from which the case comes, and a description of the case.
     source: &'static str,
-    /// The namespace of the request. Rows with the same namespace share their hooks.
+    /// The namespace of the request. Cases with the same namespace have the same hooks.
     namespace: &'static str,
-    /// The namespace's hooks with their failure policies, called for Create and Update of applications and deployments.
+    /// The hooks of the namespace, as (name, failure policy). They are called when applications and deployments are
+    /// created or updated.
     hooks: &'static [(&'static str, &'static str)],
-    /// The values of the header `BCS-ClusterID`.
+    /// The values of the request's header `BCS-ClusterID`, of which there may be none or several.
     cluster: &'static [&'static str],
-    /// The method, and the path below `/mesosdriver/v4` with `{ns}` for the namespace.
+    /// The request's method, and its path below `/mesosdriver/v4`, in which `{ns}` stands for the namespace.
     ask: (Method, &'static str),
     body: Body,
-    /// The expected status, code and part of the message.
+    /// The status and the code of the reply that the client must get, and a part of its message.
     reply: (u16, u64, &'static str),
     received: Option<&'static str>,
-    /// The hooks that must be called, in order.
+    /// The names of the hooks that must be called, in this order.
     called: &'static [&'static str],
-    /// Expected values in the body for the scheduler, by path.
+    /// (JSON Pointer, value) for each value that the body to the scheduler must have.
     sent: &'static [(&'static str, &'static str)],
 }
 
 #[derive(Clone, Copy)]
 enum Body {
     Nothing,
-    /// An object of this kind named `web`.
+    /// The body is an object of this kind with the name `web`.
     Object(&'static str),
     Text(&'static str),
-    /// A definition with one hook for this operation and kind. The last string has the hook's other fields, in which
-    /// `CA` stands for a valid bundle.
+    /// The body is a definition with one hook. The values are the operation, the kind, and further fields of the hook,
+    /// in which `CA` stands for a valid CA bundle.
     Definition(&'static str, &'static str, &'static str),
 }
 
@@ -74,26 +75,26 @@ const WRONG_CLUSTER: (u16, u64, &str) = (400, 1_405_234, "http header BCS-Cluste
 
 #[rustfmt::skip]
 const VECTORS: &[Vector] = &[
-    // The header with the cluster's ID.
+    // The next cases: the header with the ID of the cluster.
     Vector { source: "1.2 no BCS-ClusterID, and no hook is called (2.6 no. 12)", namespace: "header", hooks: SEEN, cluster: &[], reply: WRONG_CLUSTER, ..USUAL },
     Vector { source: "1.2 another cluster", namespace: "header", hooks: SEEN, cluster: &["BCS-MESOS-10002"], reply: (400, 1_405_234, "http header BCS-ClusterID BCS-MESOS-10002 don't exist"), ..USUAL },
     Vector { source: "1.2 case counts", namespace: "header", hooks: SEEN, cluster: &["bcs-mesos-10001"], reply: WRONG_CLUSTER, ..USUAL },
     Vector { source: "1.2 two of them", namespace: "header", hooks: SEEN, cluster: &[CLUSTER, "BCS-MESOS-10002"], reply: WRONG_CLUSTER, ..USUAL },
     Vector { source: "1.2 on every route", namespace: "header", hooks: SEEN, cluster: &[], ask: (Method::GET, "/namespaces/{ns}/applications"), body: Nothing, reply: WRONG_CLUSTER, ..USUAL },
     Vector { source: "1.2 on the routes of definitions", namespace: "header", hooks: SEEN, cluster: &[], ask: (Method::POST, "/namespaces/{ns}/admissionwebhook"), body: Object("admissionwebhook"), reply: WRONG_CLUSTER, ..USUAL },
-    // Kinds of objects.
+    // The next cases: the kind of the object in the body.
     Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/applications"), body: Object("deployment"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind deployment is invalid"), ..USUAL },
     Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::PUT, "/namespaces/{ns}/deployments"), body: Object("application"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind application is invalid"), ..USUAL },
     Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("secret"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind secret is invalid"), ..USUAL },
     Vector { source: "1.4 no kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/services"), body: Text("{}"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind  is invalid"), ..USUAL },
     Vector { source: "2.1 wrong kind of a definition", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/admissionwebhook"), body: Object("application"), reply: (200, 1_405_008, "Kind application is invalid"), ..USUAL },
     Vector { source: "2.4 the hooks are for the kind of the body; the kind is checked behind them", namespace: "wrong", hooks: SEEN, ask: (Method::POST, "/namespaces/{ns}/deployments"), reply: (200, 1_405_008, "Kind application is invalid"), called: &["annotates"], ..USUAL },
-    // Errors from the scheduler, whose codes the driver keeps.
+    // The next cases: errors of the scheduler, whose codes the driver passes on.
     Vector { source: "2.2 of a scheduler: created", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), received: Some("POST /v1/configmap"), ..USUAL },
     Vector { source: "2.2 of a scheduler: create twice", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), reply: (200, 1_405_201, "(bcs-scheduler):configmap already exist"), received: Some("POST /v1/configmap"), ..USUAL },
     Vector { source: "2.2 of a scheduler: update absent", namespace: "twice", ask: (Method::PUT, "/namespaces/{ns}/secrets"), body: Object("secret"), reply: (200, 1_405_202, "(bcs-scheduler):secret not exist"), received: Some("PUT /v1/secret"), ..USUAL },
     Vector { source: "2.2 of a scheduler: delete", namespace: "twice", ask: (Method::DELETE, "/namespaces/{ns}/configmaps/web"), body: Nothing, received: Some("DELETE /v1/configmap/twice/web"), ..USUAL },
-    // Hooks and their failures.
+    // The next cases: what hooks change, and how they fail.
     Vector { source: "2.5 the reply is the new resource", namespace: "changes", hooks: SEEN, received: CREATED, called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
     Vector { source: "6 Fail and 500", namespace: "fail-500", hooks: &[("annotates", "Fail"), ("broken", "Fail"), ("passes", "Fail")], reply: (400, 1_405_234, "100% out of order"), called: &["annotates", "broken"], ..USUAL },
     Vector { source: "6 Ignore and 500: the last good body", namespace: "ignore-500", hooks: &[("annotates", "Fail"), ("broken", "Ignore")], received: CREATED, called: &["annotates", "broken"], sent: &[(FIRST, "seen")], ..USUAL },
@@ -108,7 +109,7 @@ const VECTORS: &[Vector] = &[
     Vector { source: "2.1 no policy is Ignore", namespace: "no-policy", hooks: &[("broken", "")], received: CREATED, called: &["broken"], ..USUAL },
     Vector { source: "2.4 deployments", namespace: "deploys", hooks: SEEN, ask: (Method::POST, "/namespaces/{ns}/deployments"), body: Object("deployment"), received: Some("POST /v1/deployment/deploys/web"), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
     Vector { source: "2.4 deployments", namespace: "deploys", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/deployments"), body: Object("deployment"), received: Some("PUT /v1/deployment/deploys/web?args="), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
-    // Requests for which hooks are called, and requests for which they are not.
+    // The next cases: for which requests hooks are called.
     Vector { source: "2.4 POST is Create", namespace: "life", hooks: SEEN, received: CREATED, called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
     Vector { source: "2.4 PUT is Update", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications?instances=1"), received: Some("POST /v1/apps/life/web/update?instances=1&args="), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
     Vector { source: "6 PUT rollback calls Update hooks", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), received: Some("POST /v1/apps/life/web/update?instances=2&kind=application"), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
@@ -120,7 +121,7 @@ const VECTORS: &[Vector] = &[
     Vector { source: "2.6 no. 10: what cannot be decoded does not", namespace: "life", hooks: SEEN, body: Text("{"), reply: (400, 1_405_010, "json decode failed!"), ..USUAL },
     Vector { source: "2.6 no. 6: null breaks the original's connection", namespace: "life", hooks: SEEN, body: Text("null"), reply: (400, 1_405_010, "json decode failed!"), ..USUAL },
     Vector { source: "1.4 a name with a dot", namespace: "dots", hooks: SEEN, body: Text(r#"{"kind":"application","metadata":{"name":"a.b","namespace":"x"}}"#), reply: (200, 0, "Name can't contains contains '.'"), ..USUAL },
-    // Requests about definitions, which never reach a scheduler.
+    // The next cases: requests about definitions, which the driver answers without the scheduler.
     Vector { source: "2.2 create", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "secret", GOOD), ..USUAL },
     Vector { source: "2.2, 6 create twice", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "secret", GOOD), reply: (200, 1_405_201, "admission already exist"), ..USUAL },
     Vector { source: "2.2 update", namespace: "defs", ask: PUT_DEFINITION, body: Definition("Create", "secret", ANOTHER), ..USUAL },
@@ -141,14 +142,14 @@ const VECTORS: &[Vector] = &[
     Vector { source: "2.6 no. 14: the documented route", namespace: "defs", ask: (Method::DELETE, "/crd/namespaces/{ns}/admissionwebhook/of-service"), body: Nothing, ..USUAL },
     Vector { source: "2.2 delete", namespace: "defs", ask: (Method::DELETE, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, ..USUAL },
     Vector { source: "2.2 delete absent", namespace: "defs", ask: (Method::DELETE, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, reply: (200, 1_405_202, "admission not exist"), ..USUAL },
-    // Hooks with plugins.
+    // The next cases: hooks whose work a plugin does.
     Vector { source: "2.5, with a plugin", namespace: "plugin", hooks: &[("plugin", "Fail")], received: CREATED, sent: &[(IMAGE, "mirror.example.com/library/nginx:1.29")], ..USUAL },
     Vector { source: "2.5, a plugin between hooks", namespace: "between", hooks: &[("odd", "Fail"), ("plugin", "Fail"), ("annotates", "Fail")], received: CREATED, called: &["odd", "annotates"], sent: &[(IMAGE, "mirror.example.com/library/nginx:1.29"), (ODD, "seen"), (FIRST, "seen")], ..USUAL },
     Vector { source: "2.5, a plugin that refuses, whatever its policy", namespace: "refuses", hooks: &[("refuses", "Ignore"), ("annotates", "Fail")], reply: (400, 1_405_234, "denied the request"), ..USUAL },
     Vector { source: "6 PUT rollback calls Update hooks, with a plugin", namespace: "refuses", hooks: &[("refuses", "Ignore"), ("annotates", "Fail")], ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), reply: (400, 1_405_234, "denied the request"), ..USUAL },
 ];
 
-/// Returns the definitions for all rows: one for each operation and kind.
+/// Returns the definitions of all hooks in the cases, one for each operation and kind.
 fn definitions(hooks: &Hooks) -> String {
     let mut stages: Vec<Value> = Vec::new();
     let mut done: Vec<&str> = Vec::new();
@@ -215,7 +216,7 @@ async fn replies_match_the_test_vectors_of_bcs_mesos_driver() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Sends a row's request, and returns the differences from the expectations.
+/// Sends the request of a case, and returns how its effects differ from the expected ones.
 async fn ask(mesos: &Mesos, hooks: &Hooks, vector: &Vector) -> Vec<String> {
     let (method, path) = &vector.ask;
     let body = body(vector, &hooks.bundle);
@@ -260,7 +261,8 @@ async fn ask(mesos: &Mesos, hooks: &Hooks, vector: &Vector) -> Vec<String> {
     let called: Vec<&str> = calls.iter().map(|call| call.path.trim_matches('/')).collect();
     expect("calls", format!("{called:?}"), format!("{:?}", vector.called));
 
-    // The first hook gets the client's bytes. Each later hook gets the most recent valid reply of an earlier hook.
+    // The first hook gets the bytes that the client sent. Each later hook gets the last valid reply of an earlier hook,
+    // or these bytes if there is none.
     let has_plugins = vector
         .hooks
         .iter()
@@ -313,7 +315,7 @@ fn body(vector: &Vector, bundle: &str) -> Bytes {
                 object["spec"]["selector"] = json!({"podname": "web"});
                 object["spec"]["strategy"] = json!({"type": "RollingUpdate"});
             }
-            // Parsing and serializing would change these spaces and line ends.
+            // The body has spaces and line ends that would be lost if the driver parsed and serialized it.
             format!("{object:#}").into()
         }
     }
@@ -327,7 +329,7 @@ fn check_reply(reply: &Reply, vector: &Vector, expect: &mut impl FnMut(&str, Str
         status.to_string(),
     );
     if !reply.text().starts_with('{') {
-        // bcs-mesos-driver sends this message without an envelope.
+        // bcs-mesos-driver sends some messages as plain text, without its usual JSON envelope.
         expect("the reply", reply.text(), message.to_owned());
         return;
     }
@@ -341,7 +343,7 @@ fn check_reply(reply: &Reply, vector: &Vector, expect: &mut impl FnMut(&str, Str
         expect("the message", text.clone(), message.to_owned());
     }
     if code == 1_405_234 {
-        // The envelope must equal the one that the filters of bcs-mesos-driver write, byte for byte.
+        // This envelope comes from a filter of bcs-mesos-driver, which formats it differently. The bytes must be equal.
         let envelope = format!(
             "{{\n \"result\": false,\n \"code\": {code},\n \"message\": {},\n \"data\": null\n}}",
             json!(text)

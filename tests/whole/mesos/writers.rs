@@ -24,7 +24,7 @@ pub(super) struct Writers {
     tasks: JoinSet<()>,
 }
 
-/// A created application with the result of its request.
+/// An attempt of a client to create an application, with the reply that it got.
 #[derive(Clone, Debug)]
 pub(super) struct Written {
     pub(super) name: String,
@@ -35,15 +35,15 @@ pub(super) struct Written {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Created,
-    /// The request was refused with the HTTP status 200, this code and this message.
+    /// The driver refused the request with this code and this message. The HTTP status is 200.
     Refused(u64, String),
-    /// The reply was missing or invalid.
+    /// The client got no reply, or an invalid one.
     Broken(String),
 }
 
 impl Writers {
-    /// Starts the clients, which use the base URLs in turn. A base URL ends with `/mesosdriver/v4` or a gateway's
-    /// corresponding path.
+    /// Starts clients that create applications. They use the base URLs in turn. A base URL ends with `/mesosdriver/v4`,
+    /// or at a gateway with the corresponding path.
     pub(super) fn start(front_doors: &[String], clients: usize) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let written = watch::Sender::new(Vec::new());
@@ -63,7 +63,7 @@ impl Writers {
         self.written.borrow().len()
     }
 
-    /// Waits until the replies meet a condition, not counting the first `from` replies.
+    /// Waits until the replies of the clients, without the first `from` of them, meet a condition.
     pub(super) async fn until(&self, what: &str, from: usize, wanted: impl Fn(&[Written]) -> bool) {
         let mut written = self.written.subscribe();
         let waiting = written.wait_for(|written| wanted(written.get(from..).unwrap_or_default()));
@@ -84,7 +84,7 @@ impl Writers {
             .await;
     }
 
-    /// Stops sending, and waits for the outstanding replies.
+    /// Stops the clients when each has the reply to its last request, and returns all attempts.
     pub(super) async fn end(mut self) -> Vec<Written> {
         self.is_over.store(true, Ordering::SeqCst);
         while let Some(ended) = self.tasks.join_next().await {
@@ -122,8 +122,8 @@ async fn write(
     }
 }
 
-/// Returns violations of the rules: each application is sent to a master at most once; one that was reported as created
-/// exists and was created once; and a scheduler that is not the master changes nothing.
+/// Returns violations of these rules: An application is sent to a master at most once. If a client was told that an
+/// application was created, it was created exactly once. A scheduler that is not the master changes nothing.
 pub(super) fn wrong(
     written: &[Written],
     cluster: &MesosCluster,
@@ -164,14 +164,14 @@ pub(super) fn wrong(
     wrong
 }
 
-/// Returns all requests to these schedulers, and the problems with these requests.
+/// Returns all requests that these schedulers received, and the problems that they found in them.
 pub(super) fn received(schedulers: &[&Scheduler]) -> (Vec<SchedulerRequest>, Vec<String>) {
     let received = schedulers.iter().flat_map(|scheduler| scheduler.received());
     let problems = schedulers.iter().flat_map(|scheduler| scheduler.problems());
     (received.collect(), problems.collect())
 }
 
-/// Tests the check [`wrong`], on which tests in other files rely.
+/// Checks that [`wrong`] finds violations, because tests in other files rely on it.
 #[tokio::test]
 async fn lost_and_duplicate_writes_are_detected() {
     let cluster = MesosCluster::default();

@@ -7,12 +7,12 @@ mod ensemble;
 
 pub(super) use ensemble::{Ensemble, Server};
 
-/// An ensemble, and the root node of a test in it.
+/// A ZooKeeper ensemble, and the node in it that serves as the root for a test.
 #[derive(Clone)]
 pub(crate) struct ZooKeeperNode {
-    /// The servers as `host:port,host:port`.
+    /// The addresses of the ensemble's servers, as `host:port,host:port`.
     pub(super) servers: String,
-    /// The path of the test's root node, or an empty string for the ensemble's root.
+    /// The path of the node that serves as the root. It is empty if that is the root of the ensemble.
     folder: String,
 }
 
@@ -24,7 +24,7 @@ impl ZooKeeperNode {
         }
     }
 
-    /// Returns a root node of this test in the server that all tests share.
+    /// Creates a root node for this test in the ZooKeeper server that all tests share.
     pub(crate) async fn shared(test: &str) -> Self {
         let address = blocking(ensemble::shared).await;
         let folder = format!("/{test}-{:016x}", fastrand::u64(..));
