@@ -39,8 +39,8 @@ use crate::{
 #[debug("HostBuilder {{ definitions: {paths:?}, stores: {stores:?}, chains: {chains:?}, .. }}")]
 pub struct HostBuilder {
     paths: Vec<PathBuf>,
-    /// The number of stores that were added before the first directory. New definitions are offered to these stores
-    /// before they are offered to the directory.
+    /// The number of stores that the builder had when the first directory was added. A new definition is offered to
+    /// these stores before it is offered to the directory.
     stores_before: Option<usize>,
     stores: Vec<Arc<dyn DefinitionStore>>,
     on_bad: OnBadDefinition,
@@ -101,7 +101,7 @@ impl HostBuilder {
     /// Adds the definitions in this file, or in the files of this directory. May be called more than once.
     ///
     /// A new definition is written to the first directory or [store](Self::definition_store) that accepts it. They are
-    /// tried in the order in which they were added. A path of a single file accepts no new definitions.
+    /// tried in the order in which they were added. A path that is a single file accepts no new definitions.
     pub fn definitions(mut self, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         if !path.is_file() {
@@ -114,8 +114,8 @@ impl HostBuilder {
     /// Adds the definitions of this store, except for [invalid ones](Self::on_bad_definition). May be called more than
     /// once.
     ///
-    /// While the store is unavailable, the live table stays in force, and [`Host::status`] gives the reason. A start
-    /// waits five seconds for the store, and then serves the last live table.
+    /// While the store is unavailable, the definitions that are live stay live, and [`Host::status`] gives the reason.
+    /// A host that starts waits five seconds for the store, and then serves the definitions that were live last.
     pub fn definition_store(self, store: impl DefinitionStore) -> Self {
         self.definition_stores(vec![Arc::new(store)])
     }
@@ -126,14 +126,16 @@ impl HostBuilder {
         self
     }
 
-    /// Sets what is served if a definition in a store is invalid. The other definitions are served in any case, and
-    /// [`Host::status`] reports the invalid one. Default: the last valid version of the definition stays in force.
+    /// Sets what is served if a definition in a store is invalid. All valid definitions are served in any case, and
+    /// [`Host::status`] reports the invalid one. Default: the last valid version of the invalid definition stays in
+    /// force.
     pub fn on_bad_definition(mut self, on_bad: OnBadDefinition) -> Self {
         self.on_bad = on_bad;
         self
     }
 
-    /// Sets what namespaced chains in stores may use. Chains in files are not limited. Default: only expressions.
+    /// Sets what namespaced chains in stores may use, such as plugins. Chains in files are not limited. Default: only
+    /// expressions.
     pub fn namespaced_chains(mut self, may_use: NamespacedChains) -> Self {
         self.namespaced = may_use;
         self
@@ -146,21 +148,21 @@ impl HostBuilder {
         self
     }
 
-    /// Lets the host start even if modules cannot be fetched. A stage without its module fails as `unreachable`,
-    /// subject to its failure policy; everything else is served. [`Host::follow`] fetches the modules later, and
-    /// [`Host::status`] reports missing ones. Default: [`build`](Self::build) fails.
+    /// Lets the host start even if some modules cannot be fetched. A stage without its module fails as `unreachable`,
+    /// which its failure policy allows or refuses; all other stages work. [`Host::follow`] fetches the modules later,
+    /// and [`Host::status`] lists those that are missing. Default: [`build`](Self::build) fails.
     pub fn start_without_modules(mut self) -> Self {
         self.starts_without_modules = true;
         self
     }
 
-    /// Adds a chain definition.
+    /// Adds the definition of a chain that the program has built or parsed itself.
     pub fn definition(mut self, definition: ChainDefinition) -> Self {
         self.read.push(definition);
         self
     }
 
-    /// Adds a document form, which reads another system's documents. May be called more than once.
+    /// Adds a document form, which reads the documents of another policy system. May be called more than once.
     ///
     /// The form gets those [definitions](Self::definitions) that no built-in form
     /// [recognizes](DocumentForm::recognize).
@@ -169,19 +171,20 @@ impl HostBuilder {
         self
     }
 
-    /// Adds a chain that the program defines in code. Such chains precede the chains of definitions.
+    /// Adds a chain that the program defines in code. Such chains are called before the chains of definitions.
     pub fn chain(mut self, chain: Chain) -> Self {
         self.chains.push(chain);
         self
     }
 
-    /// Limits the total time of all chains for one request. Default: 10 s.
+    /// Limits the total time that all chains together may spend on one request. Default: 10 s.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
         self
     }
 
-    /// Sets the source of namespace labels. Default: a namespace has only the label with its name.
+    /// Sets the source from which the host takes the labels of namespaces. Default: each namespace has a single label,
+    /// which contains its name.
     pub fn namespaces(mut self, namespaces: impl NamespaceSource) -> Self {
         self.namespaces = Arc::new(namespaces);
         self
@@ -202,8 +205,8 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the size of the store in bytes above which the least recently used entries are removed. Modules of live
-    /// tables and of the history are never removed. Default: nothing is removed.
+    /// Sets the size limit of the store, in bytes. Above it, the least recently used entries are removed, but never
+    /// modules of live tables or of the history. Default: nothing is removed.
     pub fn store_limit(mut self, bytes: u64) -> Self {
         self.store_limit = Some(bytes);
         self
@@ -215,26 +218,27 @@ impl HostBuilder {
         self
     }
 
-    /// Keeps earlier tables in this directory. They allow rollbacks, and a start with the last table if the definitions
-    /// cannot be loaded. Only one host may use the directory at a time. Default: earlier tables are kept in memory.
+    /// Keeps earlier tables in this directory. They are needed for rollbacks, and for a start with the last live table
+    /// if the definitions cannot be loaded. Only one host may use the directory at a time. Default: earlier tables are
+    /// kept in memory.
     pub fn history(mut self, directory: impl AsRef<Path>) -> Self {
         self.history = Some(directory.as_ref().to_owned());
         self
     }
 
-    /// Sets how many revisions are kept, at least 1. Default: 20.
+    /// Sets how many revisions the history keeps, at least 1. Default: 20.
     pub fn revisions(mut self, keep: usize) -> Self {
         self.keep = keep;
         self
     }
 
-    /// Configures the sandbox: concurrency and limits of plugins.
+    /// Configures the sandbox, with its limits for plugins and for the number of concurrent calls.
     pub fn sandbox(mut self, config: SandboxConfig) -> Self {
         self.sandbox = config;
         self
     }
 
-    /// Sets the address, `HOST:PORT`, to which calls to webhooks at `host` connect instead of looking `host` up in DNS.
+    /// Sets the address `HOST:PORT` of the webhooks whose URL contains `host`, so that `host` is not looked up in DNS.
     /// May be called more than once.
     pub fn resolve(mut self, host: impl Into<String>, address: impl Into<String>) -> Self {
         self.resolve.push((host.into(), address.into()));
@@ -255,8 +259,8 @@ impl HostBuilder {
         self
     }
 
-    /// Makes each table that is built after the start wait until the program calls [`Host::go_live_with`], so that
-    /// replicas can go live together. Default: a table goes live as soon as it is built.
+    /// Lets a table that is built after the start go live only when the program calls [`Host::go_live_with`], so that
+    /// replicas can go live together. Default: each table goes live as soon as it is built.
     pub fn go_live_on_request(mut self) -> Self {
         self.goes_live_on_request = true;
         self

@@ -1,6 +1,7 @@
 //! Keeps the decisions on the latest requests in memory.
 //!
-//! A request only pays for a copy of its strings; decisions are redacted and converted to JSON when they are read.
+//! To keep a decision, a request only copies its strings. The decision is redacted and converted to JSON when it is
+//! read.
 
 pub(crate) mod audit;
 pub(crate) mod observer;
@@ -25,7 +26,7 @@ pub use self::{
 };
 use crate::Redaction;
 
-/// The limits of the log of decisions in memory.
+/// The limits of the log of decisions, which is kept in memory.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DecisionsConfig {
@@ -33,7 +34,7 @@ pub struct DecisionsConfig {
     pub count: usize,
     /// The maximum memory of the decisions, in bytes. Default: 64 MiB.
     pub bytes: usize,
-    /// The values to redact in objects and patches. The content of Secrets is never kept.
+    /// The values to redact in the objects and patches of decisions. The content of Secrets is never kept.
     pub redact: Vec<Redaction>,
 }
 

@@ -9,16 +9,17 @@ use crate::HistoryError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Definitions are invalid. Contains every mistake of every file.
+    /// Definitions are invalid. Contains all mistakes in all files.
     #[error("{0}")]
     Definitions(#[from] Mistakes),
-    /// Definition stores cannot be read. Contains the error of each, and the mistakes in the stores that were read.
+    /// Definition stores cannot be read. Contains the error of each of them, and the mistakes in the stores that were
+    /// read.
     #[error("{}", lines(.0))]
     Stores(Vec<StoreError>),
-    /// Definitions in stores are invalid. All other definitions are live.
+    /// Some definitions in stores are invalid. All valid definitions are live.
     #[error("{}", lines(.0))]
     BadDefinitions(Vec<BadDefinition>),
-    /// Stages cannot be built. Contains the error of each.
+    /// Some stages cannot be built. Contains the error of each of them.
     #[error("{}", lines(.0))]
     Stages(Vec<StageError>),
     /// The sandbox cannot be started.
@@ -35,15 +36,15 @@ pub enum Error {
         "the change of definitions to revision {revision} was interrupted, and cannot be completed: {source}"
     )]
     IncompleteChange {
-        /// The revision that the change would have created.
+        /// The number of the revision that the interrupted change would have created.
         revision: u64,
-        /// The error of the store.
+        /// The error of the store in which the change could not be completed.
         source: StoreError,
     },
-    /// Requests in flight still use too many earlier tables, so no further table can be built.
+    /// No further table can be built, because requests in flight still use too many earlier tables.
     #[error("requests in flight still use {0} tables; no other table is built until some of them end")]
     TooManyTables(usize),
-    /// The addresses of webhooks are invalid.
+    /// The addresses that are configured for webhooks are invalid.
     #[error(transparent)]
     Resolve(admittance_webhook::Error),
     /// The runtime is shutting down.
@@ -52,15 +53,15 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether the error is temporary, so that a retry may succeed without a change.
+    /// Returns whether the error is temporary, so that a retry may succeed although no definition is changed.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Stages(errors) => errors.iter().any(StageError::is_transient),
             Self::BadDefinitions(bad) => bad.iter().any(|bad| bad.is_transient),
             Self::Catalog(error) => error.is_transient(),
             Self::TooManyTables(_) => true,
-            // All errors of stores except mistakes are temporary: a retry may succeed without a change of the
-            // definitions, for example after a missing permission was granted.
+            // A store's error is temporary unless it is a mistake in a definition: for example, it ends when a missing
+            // permission is granted.
             Self::Stores(errors) => errors
                 .iter()
                 .any(|error| !matches!(error, StoreError::Mistakes(_))),
@@ -74,15 +75,15 @@ impl Error {
 #[error("{location}: {}stage {stage} of chain {chain}: {}", if *.candidate { "the candidate of " } else { "" }, one_line(.cause))]
 #[non_exhaustive]
 pub struct StageError {
-    /// The name of the chain.
+    /// The name of the chain that contains the stage.
     pub chain: Arc<str>,
-    /// The name of the stage.
+    /// The name of the stage that cannot be built.
     pub stage: Arc<str>,
-    /// Whether the error concerns the stage's candidate.
+    /// Whether the stage's candidate is what cannot be built.
     pub candidate: bool,
     /// The location of the stage's definition.
     pub location: Location,
-    /// The error of the stage's module, plugin or hook.
+    /// The error in the stage's module, plugin or hook.
     #[source]
     pub cause: StageErrorCause,
 }
@@ -103,7 +104,7 @@ impl StageError {
     }
 }
 
-/// The reason why a stage could not be built.
+/// The reason why a stage cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StageErrorCause {
@@ -129,13 +130,13 @@ impl StageErrorCause {
         matches!(self, Self::Module(error) if error.is_transient())
     }
 
-    /// Returns whether the module is missing because no server was asked for it.
+    /// Returns whether the module is missing because it was not allowed to fetch it from a server.
     pub(crate) fn is_not_fetched(&self) -> bool {
         matches!(self, Self::Module(admittance_catalog::Error::NotFetched { .. }))
     }
 }
 
-/// Replaces line breaks in a plugin's message, because a mistake is printed on one line.
+/// Joins the lines of a plugin's message, because each mistake is printed on one line.
 fn one_line(cause: &StageErrorCause) -> String {
     cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }

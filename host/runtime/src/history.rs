@@ -30,13 +30,13 @@ use crate::{status::HistoryStatus, status::metrics};
 pub(crate) struct HistoryEntry {
     #[serde(flatten)]
     pub(crate) detail: RevisionDetail,
-    /// For a rollback, the digest of the definitions that it replaced. The rollback stays live until the current
-    /// definitions have another digest.
+    /// Only for a rollback: the digest of the definitions that it replaced. The rollback stays live until the digest of
+    /// the current definitions differs from this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) pending: Vec<FileChange>,
-    /// The changed definitions and stages, by name, once [`changed_since`](Self::changed_since) has computed them.
+    /// A cache for [`changed_since`](Self::changed_since): the names of the changed definitions and stages.
     #[serde(skip)]
     pub(crate) changed: OnceLock<Vec<String>>,
 }
@@ -46,7 +46,7 @@ impl HistoryEntry {
         &self.detail.revision
     }
 
-    /// Returns the revision to which this one rolled back; `None` if it is not a rollback.
+    /// Returns the number of the earlier revision that this one restored; `None` if this one is not a rollback.
     pub(crate) fn rolled_back_to(&self) -> Option<u64> {
         match self.revision().origin {
             Origin::RolledBack { to } if self.instead_of.is_some() => Some(to),
@@ -59,7 +59,7 @@ impl HistoryEntry {
             .get_or_init(|| comparison::changed_names(&predecessor.detail, &self.detail))
     }
 
-    /// Returns whether both revisions have the same definitions at the same locations, and the same plugins.
+    /// Returns whether two revisions have the same definitions in the same files, and the same plugins.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let (own, others) = (self.revision(), other.revision());
         self.detail.files == other.detail.files && own.modules == others.modules && own.hash == others.hash
@@ -136,7 +136,7 @@ impl History {
         self.entries.back()
     }
 
-    /// Returns whether the newest revision has these definitions and plugins, and is not a rollback.
+    /// Returns whether the newest revision has the same definitions and plugins as `entry`, and is not a rollback.
     pub(crate) fn is_newest(&self, entry: &HistoryEntry) -> bool {
         self.last()
             .is_some_and(|last| last.is_like(entry) && last.instead_of.is_none())
@@ -147,14 +147,15 @@ impl History {
             .map_or(1, |last| last.revision().number.saturating_add(1))
     }
 
-    /// Adds a revision in memory, and drops the oldest ones beyond the limit. [`write`](Self::write) updates the disk.
+    /// Adds a revision to the history in memory, and drops the oldest ones above the limit. [`write`](Self::write) has
+    /// to be called to change the history on disk.
     pub(crate) fn add(&mut self, entry: Arc<HistoryEntry>) {
         self.entries.push_back(entry);
         let beyond = self.entries.len().saturating_sub(self.keep);
         self.entries.drain(..beyond);
     }
 
-    /// Writes the newest revision to disk, and deletes the revisions there that are no longer in memory.
+    /// Writes the newest revision to disk, and deletes those revisions from disk that are no longer in memory.
     pub(crate) async fn write(&mut self) -> Result<(), HistoryError> {
         let (Some(directory), Some(newest)) = (self.directory.clone(), self.entries.back().cloned()) else {
             return Ok(());
@@ -162,7 +163,7 @@ impl History {
         let oldest = self.entries.front().map_or(0, |entry| entry.revision().number);
         let written = tokio::task::spawn_blocking(move || {
             directory.write(&newest)?;
-            // Older revisions are removed only after a successful write.
+            // Older revisions are deleted only after the newest one has been written successfully.
             directory.remove_before(oldest);
             Ok(())
         })
@@ -175,7 +176,7 @@ impl History {
         written
     }
 
-    /// Adds a revision and writes it to disk. If writing fails, the history is unchanged.
+    /// Adds a revision in memory and on disk. If it cannot be written, the history is unchanged.
     pub(crate) async fn push(&mut self, entry: Arc<HistoryEntry>) -> Result<(), HistoryError> {
         let before = self.entries.clone();
         self.add(entry);
@@ -186,8 +187,9 @@ impl History {
         written
     }
 
-    /// Writes down file changes and the revision to which they lead, before the changes are made. If the program is
-    /// killed, the next start completes them. The next [`write`](Self::write) replaces this announcement.
+    /// Writes file changes and the resulting revision to the history before the files are changed. If the program is
+    /// killed meanwhile, the next start completes the changes. The next [`write`](Self::write) overwrites what this
+    /// function wrote.
     pub(crate) async fn announce(
         &self,
         entry: &HistoryEntry,

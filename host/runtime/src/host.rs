@@ -25,19 +25,21 @@ use crate::{
     status::{Status, StorageStatus, candidate::CandidateReport},
 };
 
-/// The entry point for embedders, which holds the live table of chains. Cheap to clone; lives as long as the program.
+/// A program embeds the host through this type, which holds the live table of chains. Cheap to clone; lives as long as
+/// the program.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Host {{ live: {:?}, .. }}", _0.live.load())]
 pub struct Host(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    /// The live table. Only `live/state.rs` replaces it, while `disabled` is locked.
+    /// The live table. Only `live/state.rs` replaces it, and only while `disabled` is locked.
     pub(crate) live: ArcSwap<LiveState>,
     pub(crate) stores: Arc<Stores>,
     pub(crate) request_timeout: Duration,
-    /// The inputs of tables. The lock is held to replace them or go live, but not to read definitions or build a table.
+    /// What tables are built from. It is locked while it is replaced and while a table goes live, but not while
+    /// definitions are read or a table is built.
     pub(crate) state: Mutex<TableState>,
-    /// The number of rollbacks. A rollback cancels the tables that are being built.
+    /// The number of rollbacks so far. A change of the number cancels the tables that are being built.
     pub(crate) rollbacks: watch::Sender<u64>,
     pub(crate) building: AtomicUsize,
     pub(crate) changes: watch::Sender<()>,
@@ -46,13 +48,13 @@ pub(crate) struct Inner {
     pub(crate) evaluator: Evaluator,
     pub(crate) observer: Arc<Observer>,
     pub(crate) disabled: Arc<DisabledStages>,
-    /// Whether tables go live only through [`Host::go_live_with`].
+    /// Whether a table goes live only when [`Host::go_live_with`] is called.
     pub(crate) goes_live_on_request: bool,
-    /// Notified when the definitions must be read again because the live table lacks the newest ones.
+    /// Notified when the definitions have to be read again, because the live table was not built from the newest ones.
     pub(crate) reread: Notify,
 }
 
-/// While a guard exists, a table is being built.
+/// A table is being built as long as this guard exists.
 pub(crate) struct BuildGuard<'a>(&'a Inner);
 
 impl Drop for BuildGuard<'_> {
@@ -73,12 +75,12 @@ impl Host {
         self.0.live.load().table.clone()
     }
 
-    /// Returns the content hash of the live table. Hosts with the same hash give the same verdicts.
+    /// Returns the content hash of the live table. Two hosts with the same hash give the same verdicts.
     pub fn hash(&self) -> Digest {
         self.0.live.load().table.hash
     }
 
-    /// Passes a request through the chains that match it.
+    /// Passes a request through the chains that match it, and returns the outcome.
     pub async fn admit(&self, request: Request) -> Outcome {
         self.table().admit(request).await
     }
@@ -107,7 +109,7 @@ impl Host {
         }
     }
 
-    /// Returns the disk space that the store and the history use.
+    /// Returns how much disk space the store and the history use.
     pub async fn storage(&self) -> Vec<StorageStatus> {
         let limit = self.0.state.lock().await.source.store_limit;
         let kept = self.0.assembler.catalog.store();
@@ -131,18 +133,18 @@ impl Host {
             .collect()
     }
 
-    /// Records requests that match a chain, until the recording is dropped. Each request is delivered after it has been
-    /// answered.
+    /// Records the requests that match a chain until the recording is dropped. Each of them is delivered after the
+    /// chains have decided it.
     pub fn record(&self, config: RecordingConfig) -> Recording {
         self.0.observer.recorders.open(config)
     }
 
-    /// Returns the decisions on the latest requests; none without [`HostBuilder::decisions`].
+    /// Returns the log of decisions. It is empty unless [`HostBuilder::decisions`] was called.
     pub fn decisions(&self) -> &DecisionLog {
         &self.0.observer.decisions
     }
 
-    /// Returns how many requests matched a chain in the last hour, and in the hour before.
+    /// Returns statistics of the requests that matched a chain: of the last hour, and of the hour before.
     pub fn traffic(&self) -> [TrafficHour; 2] {
         self.0.observer.traffic.hours(Instant::now())
     }
@@ -177,7 +179,8 @@ impl Host {
         BuildGuard(&self.0)
     }
 
-    /// Waits for a free slot for a table, up to the maximum time that requests on older tables can take.
+    /// Waits for a slot for one more table. Waits at most as long as the requests on older tables can take, and some
+    /// seconds more.
     pub(crate) async fn slot(&self) -> Result<OwnedSemaphorePermit, Error> {
         let patience = self.0.request_timeout + Duration::from_secs(10);
         self.0.slots.take(patience).await

@@ -59,8 +59,8 @@ impl Fingerprint {
         Self::with(paths, extensions, &mut Digests::default())
     }
 
-    /// Returns one digest of all paths and contents in this fingerprint. It does not depend on the process, so replicas
-    /// can compare theirs.
+    /// Returns one digest of all paths and contents in this fingerprint. It can be compared with the digest of a
+    /// fingerprint from another process.
     pub fn digest(&self) -> [u8; 32] {
         let mut hasher = Sha256::new();
         for (path, content) in &self.contents {

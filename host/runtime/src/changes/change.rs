@@ -24,15 +24,15 @@ use crate::{
     live::source::{BuiltTable, Purpose, blocking},
 };
 
-/// Options of a change.
+/// Options of a change to the definitions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Application {
     /// Whether to check the change and report its effect without making it.
     pub dry_run: bool,
-    /// The user who requested the change, for the history.
+    /// The user who requested the change. The history records the name.
     pub by: Option<String>,
-    /// Whether [`Host::apply`] expects the definitions to exist already. Default: no expectation.
+    /// Whether [`Host::apply`] requires that the definitions exist, or that they do not exist yet. Default: neither.
     pub expected: Expected,
 }
 
@@ -41,15 +41,15 @@ pub struct Application {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Applied {
-    /// The live revision after the change; in a dry run, the number that it would have got.
+    /// The live revision after the change. After a dry run, the number that the new revision would have got.
     pub revision: u64,
     /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
-    /// Whether the change was written and prepared here but is not live yet: it goes live when all replicas have
-    /// prepared it.
+    /// Whether the change was written but is not live yet, because other replicas have to prepare it before all go live
+    /// together.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits: bool,
-    /// The effect on each definition.
+    /// The effect of the change on each of its definitions.
     pub definitions: Vec<AppliedDefinition>,
     /// The differences between the previous table and the new one.
     pub comparison: Comparison,
@@ -58,7 +58,7 @@ pub struct Applied {
     pub warnings: Vec<String>,
 }
 
-/// The effect of a change on a definition.
+/// The effect of a change on one definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -79,16 +79,16 @@ pub enum ChangeError {
     /// The resulting definitions cannot be loaded.
     #[error(transparent)]
     Table(#[from] Error),
-    /// The requested revision does not exist, or the new revision cannot be written.
+    /// The revision to roll back to does not exist, or the new revision cannot be written.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// There is no history. Changes of files are first written to a history, so that a start after a crash can complete
-    /// them.
+    /// The host has no history. A change of files is first written to the history, so that it can be completed at the
+    /// next start if the program crashes.
     #[error(
         "changing definitions needs a history: name a history directory that can be written, or edit the files"
     )]
     NoHistory,
-    /// The rollback to this revision is prepared, but not live until the other replicas have prepared it too.
+    /// The rollback to this revision is prepared on this replica. It goes live when all replicas have prepared it.
     #[error(
         "revision {0} is prepared here, and goes live when all replicas have prepared it; roll back each of them: see \
          `admittance status --fleet`"
@@ -116,8 +116,8 @@ impl Host {
     pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
         let set = self.0.stores.peek().await?.set()?;
         let in_force = self.0.stores.set_of(&self.0.live.load().entry);
-        // With `ServeRest`, an invalid definition is listed as it is stored. `KeepLast` would list its last valid
-        // version.
+        // `ServeRest` lists an invalid definition as it is stored. `KeepLast` would list its last valid version
+        // instead.
         let read = move || {
             let usable = set.usable(in_force.files(), OnBadDefinition::ServeRest);
             usable.set.documents()
@@ -125,9 +125,9 @@ impl Host {
         Ok(blocking(read).await?)
     }
 
-    /// Returns the definitions from which a chain of the live table was built. They can differ from the current
-    /// definitions after a rollback, or while the current ones are invalid. The list is empty if there is no such
-    /// chain, or if the embedding program defined it in code.
+    /// Returns the definitions from which a chain of the live table was built. After a rollback, or while the current
+    /// definitions are invalid, they differ from the current ones. The list is empty if no such chain is live, or if
+    /// the embedding program defined it in code.
     ///
     /// # Errors
     ///
@@ -138,8 +138,8 @@ impl Host {
         Ok(blocking(move || set.documents_of(&chain)).await?)
     }
 
-    /// Adds the definitions in this text to the store; they replace definitions of the same kind and name. The store is
-    /// written after the table was built. `name` is the name of the text in error messages.
+    /// Writes the definitions in this text to the store, where they replace definitions of the same kind and name. The
+    /// table is built first, so that nothing is written if that fails. Error messages call the text `name`.
     ///
     /// # Errors
     ///
@@ -209,8 +209,8 @@ impl Host {
             if needs_history && store.is_some_and(|store| store.kind() == StoreKind::Files) {
                 return Err(ChangeError::NoHistory);
             }
-            // Only modules of the changed definitions are fetched, so the change does not wait for the servers of other
-            // modules.
+            // Only the modules of the changed definitions are fetched from servers, so that the change does not wait
+            // for the servers of all other modules.
             let modules = Modules::Current(Servers::Of(Arc::new(plan.modules.clone())));
             let purpose = Purpose::Change(&plan.paths);
             let built = source.build(plan.usable.clone(), modules, purpose).await?;
@@ -223,8 +223,8 @@ impl Host {
         }
     }
 
-    /// Writes a change and goes live. Returns `None`, and writes nothing, if revision `base` is no longer live, or if
-    /// the definitions were read again.
+    /// Writes a planned change to the store, and goes live with it. Writes nothing and returns `None` if the plan is
+    /// outdated: revision `base` is no longer live, or the definitions were read again after they were planned.
     async fn finish(
         &self,
         plan: Plan,
@@ -236,7 +236,7 @@ impl Host {
     ) -> Result<Option<Applied>, ChangeError> {
         let slot = self.slot().await?;
         let mut state = self.0.state.lock().await;
-        // If the definitions were read again, they may be invalid now, and going live with this plan would hide that.
+        // If the definitions were read again, they may be invalid now. Going live with this plan would hide that.
         let is_stale = self.table().revision() != base || state.source.version != plan.version;
         if !how.dry_run && is_stale {
             return Ok(None);
@@ -264,7 +264,7 @@ impl Host {
         if how.dry_run {
             return Ok(Some(applied));
         }
-        // The store is written even if the table is already live, because the store's content may differ from the
+        // The store is written even if an equal table is already live, because the store's content may differ from the
         // table, or be invalid.
         if let Some(store) = store {
             let is_announced = store.kind() == StoreKind::Files;
@@ -288,8 +288,8 @@ impl Host {
                 slot,
             };
             self.offer(&mut state, table, problem).await;
-            // If the table waits to go live, its revision is withdrawn: the history contains only tables that went
-            // live.
+            // If the table has to wait before it goes live, its revision is removed from the history, which contains
+            // only tables that went live.
             if self.0.goes_live_on_request && state.history.last() != Some(&entry) {
                 state.history.withdraw(&entry);
             }
@@ -297,19 +297,21 @@ impl Host {
             self.settle(&state, problem);
         }
         if plan.pending.is_none() {
-            // A rollback that follows immediately must record that it replaces the definitions that were just written.
+            // If a rollback follows at once, it must record that it replaces the definitions that were just written. So
+            // they are recorded here as known.
             let contents = Contents::from_set(&self.0.stores, &plan.change.set);
             let _ = state.source.record_contents(contents).await;
         }
         Ok(Some(applied))
     }
 
-    /// Returns the revision that a rollback made live again; `None` unless a rollback is live.
+    /// Returns the earlier revision that a rollback restored; `None` if no rollback is live.
     pub fn rolled_back_to(&self) -> Option<u64> {
         self.0.live.load().entry.rolled_back_to()
     }
 
-    /// Returns what to append to an error about an unknown name: a rollback may be why the name is unknown.
+    /// Returns a note for an error about an unknown name: the name may be unknown because a rollback is live. The note
+    /// is empty if none is.
     pub(crate) fn rollback_note(&self) -> String {
         self.rolled_back_to().map_or_else(String::new, |to| {
             format!(
@@ -352,7 +354,7 @@ impl Host {
     /// it cannot be compared with an earlier one.
     pub fn revision_changes(&self, most: usize) -> Vec<(Revision, Vec<String>)> {
         let live = self.0.live.load();
-        // One more revision is read, to compare the oldest returned revision with it.
+        // One more revision is taken, because the oldest revision of the result has to be compared with the one before.
         let skipped = live.revisions.len().saturating_sub(most.saturating_add(1));
         let mut earlier: Option<&HistoryEntry> = None;
         let rows = live.revisions.iter().skip(skipped).map(|entry| {
@@ -365,8 +367,9 @@ impl Host {
         changes
     }
 
-    /// Goes live with the definitions and the exact modules of an earlier revision, as a new revision. No file is
-    /// changed. The rollback lasts until the definitions or their modules change again.
+    /// Restores the definitions and the exact modules of an earlier revision, and goes live with them as a new
+    /// revision. Definition files are not changed. The rollback lasts until the definitions or their modules change
+    /// again.
     ///
     /// # Errors
     ///
@@ -385,7 +388,8 @@ impl Host {
         entry.detail.revision.at = Moment::now();
         entry.instead_of = Some(state.source.inputs());
         let entry = Arc::new(entry);
-        // A rollback does not mend the current definitions: their mistakes are reported until they change.
+        // A rollback does not mend the current definitions, so their mistakes are reported until the definitions
+        // change.
         let remaining = || {
             self.0
                 .live
@@ -424,8 +428,8 @@ fn compare(last: Option<&HistoryEntry>, entry: &HistoryEntry) -> Comparison {
     }
 }
 
-/// Returns a warning if the change ends a rollback. The warning names all definitions and stages that are different
-/// afterwards.
+/// If the change ends a rollback, returns a warning that names all definitions and stages which the end of the rollback
+/// changes.
 fn end_of_rollback(newest: Option<&HistoryEntry>, entry: &HistoryEntry) -> Option<String> {
     let newest = newest?;
     let to = newest.rolled_back_to()?;

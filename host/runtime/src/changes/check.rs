@@ -12,20 +12,20 @@ use crate::{
 /// The kind of definitions that refer to stages in other definitions.
 const EXCEPTION: &str = "AdmissionException";
 
-/// The result of a check. Each message names the field, the problem and a fix.
+/// The result of checking a definition. Each message names the field, the problem and a fix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// The mistakes that make the definition unusable.
+    /// The mistakes that make the checked definition unusable.
     pub mistakes: Vec<String>,
-    /// Valid settings that are probably unintended.
+    /// Warnings about settings of the checked definition that are valid but probably unintended.
     pub warnings: Vec<String>,
 }
 
 impl Host {
-    /// Checks a version of a definition as if its store contained it: the document, conflicts with the definition files
-    /// that the host has read, the limits for namespaced chains, whether module files exist, and the memory of plugins.
-    /// No module is fetched, and no plugin is loaded.
+    /// Checks a version of a definition as if its store contained it. Checks the document, conflicts with the
+    /// definition files that the host has read, the limits for namespaced chains, whether module files exist, and the
+    /// memory of plugins. Fetches no module, and loads no plugin.
     ///
     /// # Errors
     ///
@@ -33,8 +33,8 @@ impl Host {
     pub async fn check(&self, version: DefinitionFile) -> Result<Checked, Error> {
         let source = self.0.state.lock().await.source.clone();
         let path = version.path.clone();
-        // An exception is checked together with all definitions, because it may refer to stages in any of them. Other
-        // entries of a store are checked only with files, because names are unique in the store.
+        // An exception is checked together with all definitions, because it may refer to stages in any of them. Any
+        // other definition is checked only together with definition files: the names in its own store are unique.
         let names_others = version
             .expected_id
             .as_ref()
@@ -66,7 +66,8 @@ impl Host {
     }
 }
 
-/// Returns a mistake for each plugin of this definition whose module file is missing, or whose memory exceeds `most`.
+/// Returns a mistake for each plugin of this definition whose module file is missing, or which demands more than `most`
+/// bytes of memory.
 fn plugin_mistakes(set: &DefinitionSet, path: &Path, most: usize) -> Vec<String> {
     let mut mistakes = Vec::new();
     for chain in set.chains().unwrap_or_default() {

@@ -12,12 +12,13 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{Error, Host, RevisionModule, changes::reload::Reload, live::assembly::Servers};
 
-/// The time to wait for module files that are being written. If a file takes longer, its stage fails to load.
+/// How long to wait until module files have been written completely. If a file takes longer, the stage that uses it
+/// fails to load.
 const INCOMPLETE_FILE_TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Attempt {
-    /// Whether definitions or modules changed. If so, the part of the table that needs no server goes live first. If
-    /// not, a scheduled refresh or a retry is due.
+    /// Whether definitions or module files have changed. Then the part of the new table that needs no server goes live
+    /// first. If nothing has changed, a scheduled refresh or a retry is due.
     is_change: bool,
     refresh: HashSet<ModuleReference>,
 }
@@ -29,14 +30,14 @@ impl Host {
     ///
     /// A change that needs no module from a server does not wait for servers.
     pub async fn follow(self) {
-        // This watch covers only module files, because the stores watch the definitions.
+        // This watch is only for module files, because the stores watch the definitions.
         let mut watch = Watch::since(Fingerprint::default(), WatchConfig::default());
         let mut schedule = Schedule::default();
         let mut superseded: Option<Attempt> = None;
         loop {
             {
                 let state = self.0.state.lock().await;
-                // The newest definitions may name different module files.
+                // The definitions may have changed since, and name other module files.
                 watch.expect(state.source.modules.clone());
                 schedule.set(&state.source.refreshed, Instant::now());
             }
@@ -116,7 +117,7 @@ impl Host {
         result
     }
 
-    /// Logs a change in one line, however many stages it affects.
+    /// Logs the change from one table to the next in one line, however many stages it affects.
     pub(crate) fn log_change(&self) {
         let (table, live) = (self.table(), self.0.live.load());
         let (revision, chains, plugins) = (table.revision(), table.chains().len(), table.plugins().len());
@@ -143,7 +144,7 @@ impl Host {
     }
 }
 
-/// Lists the first few added, changed or removed items by name, and counts the others.
+/// Lists the first few items that were added, changed or removed, and states the number of the rest.
 fn changed<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> String) -> String {
     const MOST: usize = 5;
     let named = |all: &'_ [T]| -> BTreeMap<String, usize> {
@@ -176,7 +177,7 @@ async fn at(instant: Option<Instant>) {
 #[derive(Debug, Default)]
 struct Schedule {
     modules: HashMap<ModuleReference, (Duration, Instant)>,
-    /// The modules whose refresh failed. They are fetched again at the next attempt.
+    /// The modules that could not be fetched when they were due for a refresh. The next attempt fetches them again.
     failed: HashSet<ModuleReference>,
 }
 
@@ -192,7 +193,7 @@ impl Schedule {
         self.modules = new;
     }
 
-    /// Waits until modules are due for a refresh, and schedules the next refresh of each.
+    /// Waits until some modules are due for a refresh, schedules the next refresh of each, and returns them.
     async fn due(&mut self) -> HashSet<ModuleReference> {
         at(self.modules.values().map(|(_, next)| *next).min()).await;
         let now = Instant::now();
@@ -228,7 +229,7 @@ mod tests {
             let mut due: Vec<_> = schedule.due().await.into_iter().collect();
             due.sort();
             found.push(((Instant::now() - start).as_secs() / 60, due));
-            // Setting an unchanged schedule keeps the times of the next refreshes.
+            // Setting the schedule again does not postpone the refreshes of modules whose interval has not changed.
             schedule.set(&modules, Instant::now());
         }
         let expected = [

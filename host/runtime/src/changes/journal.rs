@@ -1,10 +1,10 @@
-//! Writes an outcome to the log if an operator should know about it. Metrics count all outcomes.
+//! Writes the outcome of a request to the log if an operator should know about it. All outcomes are counted in metrics.
 
 use std::io::{self, Write};
 
 use admittance_admission::{Mode, Outcome, Patch, StageResult, TraceRow};
 
-/// The size to which patches in the log are cut, in bytes.
+/// The maximum length of a patch in the log, in bytes. The rest is cut off.
 const MOST_PATCH: usize = 4 << 10;
 
 pub(crate) fn write(outcome: &Outcome) {
@@ -46,10 +46,10 @@ fn write_row(outcome: &Outcome, row: &TraceRow) {
     }
 }
 
-/// Returns the beginning of a patch without serializing the rest, which may be megabytes long.
+/// Returns the beginning of a patch as JSON. The rest, which may be megabytes long, is not serialized.
 fn beginning(patch: &Patch) -> String {
     let mut beginning = TruncatedWriter(Vec::with_capacity(256));
-    // Serializing fails when the limit is reached.
+    // Serializing stops with an error when the limit is reached.
     let is_whole = serde_json::to_writer(&mut beginning, patch).is_ok();
     let mut text = String::from_utf8_lossy(&beginning.0).into_owned();
     if !is_whole {

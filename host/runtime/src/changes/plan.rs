@@ -27,7 +27,7 @@ pub(super) struct Plan {
     pub(super) paths: Vec<PathBuf>,
     pub(super) modules: HashSet<ModuleReference>,
     pub(super) warnings: Vec<String>,
-    /// The reason why files outside this change cannot be used. Their earlier versions stay in force.
+    /// The reason why the files that this change does not write cannot be used. Their earlier versions stay in force.
     pub(super) pending: Option<Arc<Error>>,
 }
 
@@ -35,7 +35,7 @@ pub(super) async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, Chang
     let (change, mistakes) = edited(source, edit).await?;
     let usable = source.usable(change.set.clone()).await?;
     let paths: Vec<PathBuf> = change.files.iter().map(|file| file.path.clone()).collect();
-    // If an applied definition equals the stored one, it is not written, so its file is not in `paths`. It may be
+    // An applied definition that equals the stored one is not written, so `paths` does not contain its file. It may be
     // invalid nevertheless, so it is found by its id.
     let is_applied = |id: &DefinitionId| change.effects.iter().any(|(applied, _)| applied == id);
     let mut own = usable.bad.clone();
@@ -64,8 +64,8 @@ pub(super) async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, Chang
     })
 }
 
-/// Applies the edit to the current definitions. Files are used together or not at all: if any file has mistakes, the
-/// edit is applied to the versions in force. The mistakes are returned, too.
+/// Applies the edit to the current definitions. If any file has mistakes, applies it to the versions in force of all
+/// files, because files are used together or not at all. Returns the change with these mistakes.
 async fn edited(source: &Source, edit: Arc<Edit>) -> Result<(Change, Option<Mistakes>), ChangeError> {
     let contents = source.stores.peek().await?;
     let known = source.stores.set_after_reading(&contents);
@@ -93,13 +93,13 @@ async fn edited(source: &Source, edit: Arc<Edit>) -> Result<(Change, Option<Mist
             let there = set.all().find(|there| there.path == file.path);
             match there {
                 Some(there) => file.before = Some(there.text.clone()),
-                // The file no longer exists, but its definitions are still in force.
+                // The file no longer exists. Its definitions, which are still in force, are written to a new file.
                 None if unread.is_none() => file.before = None,
                 None => {}
             }
         }
         change.files.retain(|file| file.before != file.after);
-        // An applied definition that is in force is written nevertheless if the store has a different text.
+        // A definition that equals the version in force has to be written if the store contains a different text.
         let stored = change.set.documents();
         for (id, effect) in &mut change.effects {
             let applied = stored.iter().find(|stored| stored.id == *id);

@@ -13,22 +13,23 @@ use crate::{
     live::source::Purpose,
 };
 
-/// The time for which newer changes do not cancel a build, so that frequent changes cannot starve all builds.
+/// The time from the start of a build until newer changes can cancel it, so that frequent changes do not cancel every
+/// build.
 const UNINTERRUPTED: Duration = Duration::from_secs(1);
 
 pub(crate) enum Reload {
-    /// The table is live, or an equal table was live already.
+    /// This table is live now. It was built by this attempt, or an equal one was live before.
     Live(Arc<Table>),
-    /// The part of the table that needs no module from a server is live.
+    /// Only the part of the table that needs no module from a server is live.
     LacksModules,
-    /// Another table went live first, or the definitions changed again, so the new table was discarded.
+    /// Another table went live during the build, or the definitions changed again. So the new table was discarded.
     Superseded,
 }
 
 impl Host {
-    /// Reloads the definitions and their modules, and goes live with them unless the live table already matches.
-    /// Requests in flight finish with the table that they started with. If the modules of a file cannot be fetched, its
-    /// previous version stays live, and [`status`](Self::status) reports the file.
+    /// Reads the definitions and their modules again, and goes live with them unless the live table already matches.
+    /// Requests in flight finish with the table with which they started. If the modules of a file cannot be fetched,
+    /// its previous version stays live, and [`status`](Self::status) reports the file.
     ///
     /// # Errors
     ///
@@ -41,8 +42,8 @@ impl Host {
         }
     }
 
-    /// Reloads like [`reload`](Self::reload), but requests only the modules in `servers` from servers. Stops early if
-    /// `watch` reports another change.
+    /// Does what [`reload`](Self::reload) does, but fetches only the modules in `servers` from servers, and stops early
+    /// if `watch` reports another change.
     pub(crate) async fn reload_with(
         &self,
         servers: Servers,
@@ -101,8 +102,7 @@ impl Host {
         }
         let (built, slot) = match built {
             Ok(built) => built,
-            // This attempt requested no modules from servers. The caller may try again, and then fetch the missing
-            // modules from them.
+            // This attempt was not allowed to fetch all modules from servers. The caller can repeat it with servers.
             Err(Error::Stages(errors))
                 if !is_with_servers && errors.iter().any(|error| error.cause.is_not_fetched()) =>
             {

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-/// A limit on concurrent work that lets the smallest waiting item begin next. Cheap to clone.
+/// Limits how many items are worked on at a time. When one is finished, the smallest waiting item begins. Cheap to
+/// clone.
 #[derive(Clone, Debug)]
 pub(crate) struct SmallestFirstLimit(Arc<Mutex<State>>);
 
@@ -17,7 +18,7 @@ struct State {
     arrivals: u64,
 }
 
-/// The permission to work on an item. Dropping it lets the next item begin.
+/// The permission to work on one item. When it is dropped, the next item can begin.
 #[derive(Debug)]
 pub(crate) struct WorkPermit(SmallestFirstLimit);
 
@@ -39,7 +40,8 @@ impl SmallestFirstLimit {
         self.state().limit
     }
 
-    /// Waits for permission to work on an item of this size. The smallest waiting item gets it first.
+    /// Waits for permission to work on an item of this size. Of all waiting items, the smallest gets the next
+    /// permission.
     pub(crate) async fn turn(&self, size: usize) -> WorkPermit {
         let (turn, given) = oneshot::channel();
         {
@@ -51,7 +53,7 @@ impl SmallestFirstLimit {
         self.give();
         match given.await {
             Ok(turn) => turn,
-            // This cannot happen: a sender is dropped unused only if its receiver is dropped.
+            // This cannot happen: a sender is dropped without sending only if this receiver was dropped.
             Err(_) => std::future::pending().await,
         }
     }
@@ -72,8 +74,7 @@ impl SmallestFirstLimit {
                 state.working += 1;
                 next
             };
-            // The state must not be locked here: if the receiver is gone, sending drops the permit, which locks the
-            // state.
+            // The state must not be locked here: if the receiver is gone, the permit is dropped, which locks the state.
             drop(next.send(WorkPermit(self.clone())));
         }
     }

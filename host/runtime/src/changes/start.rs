@@ -107,7 +107,7 @@ impl Host {
         let limits = host.0.assembler.trials.limits.clone();
         tokio::spawn(follow_ends(Arc::downgrade(&host.0), ends, limits));
         if has_new_rollouts {
-            // `keep_rollouts` logs its own failures.
+            // Failures can be ignored here, because `keep_rollouts` logs them.
             let _ = host.0.disabled.keep_rollouts().await;
         }
         host.prune(&*host.0.state.lock().await);
@@ -121,7 +121,8 @@ struct FirstTable {
     problem: Option<TableProblem>,
 }
 
-/// Builds a table of the definitions. If they cannot be loaded, or a rollback was live, rebuilds the last live table.
+/// Builds the first table from the definitions. If they cannot be loaded, or a rollback was live when the host stopped,
+/// rebuilds the last live table.
 async fn first_table(source: &mut Source, history: &History) -> Result<FirstTable, Error> {
     let read = source.read_first().await;
     let inputs = source.inputs();
@@ -171,7 +172,8 @@ async fn first_table(source: &mut Source, history: &History) -> Result<FirstTabl
     }
 }
 
-/// Completes an interrupted change: writes each file that was not written yet, unless it has changed since.
+/// Completes a change that a crash interrupted: writes the files that were not written yet, except for files that
+/// another program has changed since.
 async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), Error> {
     let Some(last) = history.last().filter(|last| !last.pending.is_empty()).cloned() else {
         return Ok(());
@@ -201,9 +203,9 @@ async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), E
 pub(crate) async fn rebuilt(source: &Source, entry: &HistoryEntry) -> Result<BuiltTable, Error> {
     let modules = modules_of(entry);
     let definitions = source.stores.set_of(entry);
-    // The permissions of namespaced chains may have changed since the revision was live.
+    // The configuration may have changed since this revision was live, and with it what namespaced chains may use.
     let usable = source.usable(definitions).await?;
-    // Stages that were live without their modules are again built without them.
+    // If a stage was live without its module, it is built without it again.
     let mut built = source
         .build_all(usable.served(), modules, MissingModules::All)
         .await?;

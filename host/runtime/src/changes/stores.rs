@@ -1,4 +1,4 @@
-//! Reads the stores of definitions, and remembers their last known content.
+//! Reads the stores of definitions, and keeps what each of them last contained.
 
 use std::{path::Path, sync::Arc};
 
@@ -16,18 +16,18 @@ type StoreContent = Arc<[DefinitionFile]>;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StoreSnapshot {
-    /// The content at the last successful read of the store; `None` before the first one.
+    /// The definitions that the store contained when it was last read successfully; `None` before the first success.
     content: Option<StoreContent>,
     is_lost: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Stores {
-    /// The stores. A new definition is written to the first store that accepts it.
+    /// The stores in their order: a new definition is written to the first one that accepts it.
     stores: Vec<Arc<dyn DefinitionStore>>,
-    /// The snapshot of each store at the last attempt to build a table from it.
+    /// For each store, what it contained at the last attempt to build a table.
     known: Mutex<Vec<StoreSnapshot>>,
-    /// Notified when [`peek`](Self::peek) finds changed content.
+    /// Notified when [`peek`](Self::peek) finds content that differs from the known content.
     changed_on_peek: Notify,
     forms: DocumentForms,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Stores {
 #[derive(Debug)]
 pub(crate) struct Contents {
     stores: Vec<Result<StoreContent, StoreError>>,
-    /// Caches parsed texts, so that each is parsed only once.
+    /// A cache of parsed definitions, so that each text is parsed only once.
     parsed: DefinitionSet,
 }
 
@@ -58,7 +58,7 @@ impl Stores {
         stores.find(|store| store.owns(path))
     }
 
-    /// Tells each store which of its definitions were live when the host last stopped.
+    /// Gives each store those of its definitions that were live when the host last stopped.
     pub(crate) async fn record_last_live(&self, files: &[DefinitionFile]) {
         for store in &self.stores {
             let own = files.iter().filter(|file| store.owns(&file.path));
@@ -74,9 +74,9 @@ impl Stores {
         }
     }
 
-    /// Reads all stores without recording the result as known. If the result differs from the known content,
-    /// [`changed`](Self::changed) completes, even if the caller is dropped. This is needed because a store no longer
-    /// reports a change that was read.
+    /// Reads all stores, but does not record the result as known. If the result differs from the known content,
+    /// [`changed`](Self::changed) completes, even if the caller is dropped meanwhile: after this read, the store itself
+    /// no longer reports the change.
     pub(crate) async fn peek(self: &Arc<Self>) -> Result<Contents, Error> {
         let stores = self.clone();
         let reading = tokio::spawn(async move {
@@ -92,7 +92,7 @@ impl Stores {
 
     pub(crate) fn set_of(&self, revision: &HistoryEntry) -> DefinitionSet {
         let files = revision.detail.files.iter().map(|file| {
-            // The path may belong to no store if the configuration has changed since this revision.
+            // No store contains this path if the configuration has changed since this revision was live.
             let kind = self
                 .owner(&file.path)
                 .map_or(StoreKind::Files, DefinitionStore::kind);
@@ -137,7 +137,7 @@ impl Stores {
         Ok(one)
     }
 
-    /// Waits until the content of a store may differ from its known content.
+    /// Waits until a store may contain something else than its known content.
     pub(crate) async fn changed(&self) {
         let mut changes: Vec<_> = self.stores.iter().map(|store| store.changed()).collect();
         changes.push(Box::pin(self.changed_on_peek.notified()));
@@ -172,7 +172,7 @@ impl Stores {
         self.set(files_of(self.known()))
     }
 
-    /// Returns the definitions in these contents, and the known definitions of stores that could not be read.
+    /// Returns the definitions that were read. For a store that could not be read, returns its last known definitions.
     pub(crate) fn set_after_reading(&self, contents: &Contents) -> DefinitionSet {
         contents
             .parsed
@@ -191,7 +191,8 @@ fn sorted(mut files: Vec<DefinitionFile>) -> StoreContent {
 }
 
 impl Contents {
-    /// Returns the snapshots that replace `known`. A store that could not be read keeps its known content.
+    /// Returns the snapshots of the stores after this read. The snapshot of a store that could not be read keeps the
+    /// known content.
     fn after(&self, known: &[StoreSnapshot]) -> Vec<StoreSnapshot> {
         let after = |(read, known): (&Result<StoreContent, StoreError>, &StoreSnapshot)| StoreSnapshot {
             content: read.as_ref().ok().or(known.content.as_ref()).cloned(),

@@ -1,4 +1,4 @@
-//! Combines a request and its outcome, for recordings and for readers of decisions.
+//! Combines a request with its outcome, for recordings and for the decisions that the log returns.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use bytestring::ByteString;
 use super::DecisionVerdict;
 use crate::Moment;
 
-/// A request with its outcome. The request's objects are in `texts`, and the resulting object follows from the patch.
+/// A request with its outcome. The objects are not in `request` but in `texts`. The resulting object is not kept,
+/// because it follows from the patch.
 #[derive(Debug)]
 pub(crate) struct DecidedRequest {
     pub(crate) request: Request,
@@ -17,7 +18,8 @@ pub(crate) struct DecidedRequest {
     pub(crate) selection: Selection,
     pub(crate) outcome: Outcome,
     pub(crate) verdict: DecisionVerdict,
-    /// The responses and objects that plugins fetched for the request, if it is recorded.
+    /// The HTTP responses and the objects that plugins fetched for the request. Only requests that are recorded have
+    /// them.
     pub(crate) recorded: RecordedResponses,
     pub(crate) at: Moment,
     pub(crate) revision: u64,

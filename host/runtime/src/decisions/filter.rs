@@ -5,30 +5,31 @@ use serde::{Deserialize, Serialize};
 use super::{DecisionVerdict, packed::LogEntry};
 use crate::Moment;
 
-/// A filter for decisions. A decision must meet all conditions that are set.
+/// A filter for decisions. It selects a decision that meets all of the conditions that are set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DecisionFilter {
-    /// The name of a chain that the request matched.
+    /// The name of a chain that a selected request matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
-    /// The name of a stage that was called; with `chain`, a stage of that chain.
+    /// The name of a stage that was called for a selected request. If `chain` is set, the stage has to be in that
+    /// chain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
-    /// The namespace of the request; empty for requests without one.
+    /// The namespace of selected requests; an empty string selects requests without a namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The name of the user who made the request.
+    /// The name of the user who made a selected request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Text that occurs in the type, the namespace, the name, the uid, the user or the message.
+    /// Text that the type, the namespace, the name, the uid, the user or the message of a selected request contains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The verdicts; empty for any.
+    /// The verdicts of selected requests; empty for any verdict.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub verdict: Vec<DecisionVerdict>,
-    /// The time from which decisions are listed. Earlier ones are left out.
+    /// The time from which decisions are selected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Moment>,
 }

@@ -19,10 +19,11 @@ use super::{
 };
 use crate::{Moment, Redaction, decisions::observer::Observed};
 
-/// The time for which a follower waits for more decisions after the first one, so that requests rarely wake it.
+/// How long a follower waits for further decisions after the first one, so that requests do not have to wake it often.
 const GATHERING: Duration = Duration::from_millis(20);
 
-/// The decisions on the latest requests that matched a chain, in memory. Cheap to clone; lives as long as the host.
+/// The log of the decisions on the latest requests that matched a chain. It is in memory. Cheap to clone; lives as long
+/// as the host.
 #[derive(Clone, derive_more::Debug)]
 #[debug("DecisionLog {{ .. }}")]
 pub struct DecisionLog(Arc<Inner>);
@@ -49,19 +50,21 @@ pub struct LoggedDecision {
 pub enum StreamItem {
     /// A decision that matches the filter.
     Decision(LoggedDecision),
-    /// The number of decisions that had left the log before they could be read, whether or not they match the filter.
+    /// The number of decisions that were removed from the log before the stream could read them. Decisions that do not
+    /// match the filter are counted, too.
     Missed(u64),
 }
 
-/// A stream of new decisions. It never ends and never delays a request: if a reader is too slow, it misses decisions.
+/// A stream of new decisions, which never ends. It never delays a request, so a reader that is too slow misses
+/// decisions.
 #[derive(derive_more::Debug)]
 #[debug("DecisionStream {{ .. }}")]
 pub struct DecisionStream(Pin<Box<dyn Stream<Item = StreamItem> + Send>>);
 
 impl DecisionLog {
-    /// The maximum size of a page of decisions, in bytes. A single larger decision is a page by itself.
+    /// The maximum size of a page of decisions, in bytes. A decision that is larger is on a page by itself.
     pub const PAGE_BYTES: usize = 4 << 20;
-    /// The maximum number of decisions on a page of decisions with the same uid.
+    /// The maximum number of decisions that [`get`](Self::get) returns on one page.
     pub const PAGE_OF_UID: usize = 20;
 
     pub(crate) fn new(config: Option<DecisionsConfig>) -> Self {
@@ -89,7 +92,7 @@ impl DecisionLog {
             ..
         } = &*self.0;
         memory.add(observed);
-        // A follower sets `is_awaited` and then reads the log once more before it waits, so it misses no decision.
+        // No follower misses this decision: it sets `is_awaited` before it reads the log a last time and waits.
         if is_awaited.load(Ordering::Relaxed) && is_awaited.swap(false, Ordering::Relaxed) {
             arrived.notify_waiters();
         }
@@ -139,7 +142,8 @@ impl DecisionLog {
         (found, older)
     }
 
-    /// Returns a stream of the decisions after the one with the id `after`; by default, of new decisions.
+    /// Returns a stream of the decisions after the one with the id `after`. If `after` is `None`, returns a stream of
+    /// the decisions that are made from now on.
     pub fn follow(&self, filter: DecisionFilter, after: Option<u64>) -> DecisionStream {
         let position = {
             let ring = self.0.memory.ring();
@@ -160,7 +164,7 @@ impl DecisionLog {
         DecisionStream(Box::pin(batches.flatten()))
     }
 
-    /// Returns the rates of each chain over this time, or over the time that the log covers if that is shorter.
+    /// Returns the rates of each chain over the last `within`, or over the time that the log covers if that is shorter.
     pub fn rates(&self, within: Duration) -> Vec<ChainRates> {
         let now = Moment::now().0;
         let since = Moment(now.checked_sub(within).unwrap_or(SystemTime::UNIX_EPOCH)).as_micros();
@@ -185,7 +189,7 @@ impl DecisionLog {
         })
     }
 
-    /// Wraps a decision that is not in the log; its id is 0.
+    /// Wraps a decision that is not in the log, so that it gets the id 0.
     pub(crate) fn decision(&self, decided: DecidedRequest) -> LoggedDecision {
         LoggedDecision {
             id: 0,
@@ -195,7 +199,8 @@ impl DecisionLog {
         }
     }
 
-    /// Returns the entries with ids smaller than `before`, the newest first. Entries removed meanwhile are skipped.
+    /// Returns the entries of the log with ids smaller than `before`, the newest first. Skips entries that are removed
+    /// from the log while they are read.
     fn newest_first(&self, before: Option<u64>) -> impl Iterator<Item = LogEntry> {
         let mut end = {
             let ring = self.0.memory.ring();
@@ -225,7 +230,7 @@ impl Follower {
         let log = self.log.clone();
         loop {
             let mut arrived = std::pin::pin!(log.0.arrived.notified());
-            // After `enable`, no notification is lost.
+            // From here on, a notification is not lost even if it arrives before `arrived` is awaited.
             arrived.as_mut().enable();
             let (missed, entries) = self.take();
             if missed == 0 && entries.is_empty() {
@@ -243,7 +248,7 @@ impl Follower {
             if !batch.is_empty() {
                 return batch;
             }
-            // A filter may skip thousands of decisions, so other tasks on this thread get time to run.
+            // The filter may skip thousands of decisions in a row, so other tasks on this thread get time to run.
             tokio::task::yield_now().await;
         }
     }
@@ -261,12 +266,12 @@ impl Follower {
 }
 
 impl LoggedDecision {
-    /// Returns the id of the decision; 0 for a decision that is not in the log.
+    /// Returns the id of the decision; 0 if the decision is not in the log.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Returns the result of the chains.
+    /// Returns the verdict of the chains on the request.
     pub fn verdict(&self) -> DecisionVerdict {
         self.decided.verdict
     }
@@ -281,17 +286,19 @@ impl LoggedDecision {
         write::detail(self.id, &self.decided, &self.redact)
     }
 
-    /// Returns `metadata.generateName` of the object; `None` if the log does not have the object.
+    /// Returns `metadata.generateName` of the request's object; `None` if it has none, or if the log does not have the
+    /// object.
     pub fn generate_name(&self) -> Option<String> {
         self.decided.generate_name()
     }
 
-    /// Returns `metadata.uid` of the stored object; `None` if there is none, or the log does not have it.
+    /// Returns `metadata.uid` of the object that was stored before the request; `None` if there is none, or if the log
+    /// does not have it.
     pub fn stored_uid(&self) -> Option<String> {
         self.decided.stored_uid()
     }
 
-    /// Returns an estimate of the memory that the decision takes in the log, in bytes.
+    /// Returns an estimate of how many bytes of memory the decision takes in the log.
     pub fn size(&self) -> usize {
         self.bytes
     }

@@ -1,4 +1,5 @@
-//! Passes each outcome to the metrics, the statistics of stages, the log, the decisions and the recordings.
+//! Passes the outcome of each request to the metrics, the statistics of stages, the log, the decisions and the
+//! recordings.
 
 use std::{
     sync::Arc,
@@ -25,7 +26,7 @@ pub(crate) struct Observer {
 }
 
 pub(crate) struct Observed<'a> {
-    /// The request before the chains changed it.
+    /// The request as it was before the chains changed it.
     pub(crate) request: Request,
     pub(crate) selection: &'a Selection,
     pub(crate) outcome: &'a Outcome,
@@ -66,7 +67,7 @@ impl Observed<'_> {
             .unwrap_or_default();
         let texts = ObjectTexts::take(&mut request);
         let mut outcome = self.outcome.clone();
-        // The object can be computed from the request's object and the patch.
+        // The resulting object is dropped, because it can be computed from the request's object and the patch.
         outcome.object = None;
         DecidedRequest {
             texts: Some(texts),

@@ -1,5 +1,5 @@
-//! Packs decisions in the log into bytes where possible. When a decision leaves the log, its memory is no longer in a
-//! processor cache, so freeing many small allocations would be slow.
+//! Packs decisions into bytes, as far as possible. When a decision leaves the log, its memory is no longer in a
+//! processor cache, so that freeing many small allocations would be slow.
 
 use std::{borrow::Cow, mem::size_of, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{Moment, decisions::observer::Observed, decisions::recording::is_secr
 #[derive(Debug)]
 pub(super) struct LogEntry {
     pub(super) id: u64,
-    /// The memory of the decision in the log, in bytes.
+    /// The memory that the decision takes in the log, in bytes.
     pub(super) size: usize,
     pub(super) packed: Box<[u8]>,
     pub(super) unpacked: Unpacked,
@@ -25,16 +25,16 @@ pub(super) struct LogEntry {
 #[derive(Clone, Debug)]
 pub(super) struct Unpacked {
     pub(super) at: Moment,
-    /// The outcome without its object; `None` if the whole outcome is packed.
+    /// The outcome without the resulting object; `None` if `packed` contains the whole outcome.
     outcome: Option<Arc<Outcome>>,
     origin: RequestOrigin,
 }
 
-/// The properties that all requests of a front end have in common. Cheap to clone.
+/// Those properties of a request that all requests of a front end have in common. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestOrigin(Option<Arc<(Option<Arc<FrontEnd>>, IdentityFields, Spelling)>>);
 
-/// The serialized part of a decision. Filters and the log read it without unpacking.
+/// The serialized part of a decision. Reading it copies no strings, so filters and the log can read it quickly.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Packed<'a> {
     pub(super) uid: &'a str,
@@ -68,7 +68,7 @@ struct Objects<'a> {
     options: Option<&'a str>,
 }
 
-/// A trace row of a stage that allowed the request, or was not called.
+/// The packed form of a trace row, for a stage that allowed the request or was not called.
 #[derive(Serialize, Deserialize)]
 struct Row<'a> {
     chain: &'a str,
@@ -91,7 +91,7 @@ enum PassiveResult {
 }
 
 impl<'a> Row<'a> {
-    /// Packs a trace row; returns `None` for a change, a denial, a failure, or a row with log lines.
+    /// Packs a trace row; returns `None` if its stage changed or denied the request, failed, or wrote log lines.
     fn pack(row: &'a TraceRow) -> Option<Self> {
         let result = match &row.result {
             StageResult::Skipped(reason) => PassiveResult::Skipped(*reason),
@@ -131,7 +131,8 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Returns the rows of an allowed outcome without a patch, warnings or audit annotations; `None` for any other outcome.
+/// Returns the packed trace rows of an outcome that allows the request without a patch, warnings or audit annotations;
+/// `None` for any other outcome.
 fn rows(outcome: &Outcome) -> Option<Vec<Row<'_>>> {
     let is_plain = outcome.is_allowed()
         && !outcome.is_changed()
@@ -202,7 +203,7 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// Returns whether a packed field contains this [`DecisionFilter::text`](super::DecisionFilter::text).
+    /// Returns whether one of the fields contains `text`: see [`DecisionFilter::text`](super::DecisionFilter::text).
     pub(super) fn contains(&self, text: &str) -> bool {
         let texts = [self.uid, self.name, self.user, self.namespace.unwrap_or_default()];
         texts.iter().any(|part| part.contains(text)) || self.kind.to_string().contains(text)
@@ -241,9 +242,9 @@ impl<'a> Packed<'a> {
 }
 
 impl RequestOrigin {
-    /// Adopts the properties of this request if they differ from the current ones. The decisions of a thread share one
-    /// copy of equal properties. Sharing the requests' own copy would slow requests down, because several threads would
-    /// update one reference count.
+    /// Takes over the properties of this request if they differ from those of the previous one, so that the decisions
+    /// of a thread share one copy of equal properties. The copy of the requests is not shared: its reference count
+    /// would be updated by several threads, which would slow requests down.
     fn update(&mut self, request: &Request) {
         let is_same = self.0.as_deref().is_some_and(|(front, identity, spelling)| {
             let is_same_front = match (front, &request.front) {
@@ -265,8 +266,9 @@ impl RequestOrigin {
 }
 
 impl Unpacked {
-    /// Appends the packed part to `bytes`. Leaves out the content of Secrets, and objects larger than `most` bytes.
-    /// `origin` is the origin of the previous decision.
+    /// Appends the packed part of a decision to `bytes`, and returns the unpacked part. Leaves out the content of
+    /// Secrets, and objects that are larger than `most` bytes together. `origin` contains the common properties of the
+    /// previous request.
     pub(super) fn pack(
         observed: &Observed<'_>,
         most: usize,
@@ -282,7 +284,7 @@ impl Unpacked {
             .is_none()
             .then(|| Arc::new(without_objects(outcome, is_secret)));
         let packed = Packed::new(observed, objects, rows.unwrap_or_default());
-        // Serializing can only fail if the buffer is full, but this buffer grows.
+        // Serializing fails only if the buffer is full, which cannot happen because this buffer grows.
         *bytes = postcard::to_extend(&packed, std::mem::take(bytes)).unwrap_or_default();
         origin.update(request);
         Self {
@@ -299,12 +301,12 @@ impl Unpacked {
 }
 
 impl LogEntry {
-    /// Reads the packed part. The result is never `None`, because [`Unpacked::pack`] wrote the bytes.
+    /// Reads the packed part of the decision. Returns no `None`, because [`Unpacked::pack`] wrote the bytes.
     pub(super) fn read(&self) -> Option<Packed<'_>> {
         postcard::from_bytes(&self.packed).ok()
     }
 
-    /// Returns the memory of the decision without the objects of the request, in bytes.
+    /// Returns how many bytes of memory the decision would take without the objects of the request.
     pub(super) fn size_without_objects(&self) -> usize {
         let kept = self.read().and_then(|packed| packed.objects);
         let objects = kept.map_or(0, |objects| objects.bytes());
@@ -360,7 +362,8 @@ impl LogEntry {
     }
 }
 
-/// Copies an outcome without its object, which follows from request and patch. A Secret's patches are left out.
+/// Copies an outcome without the resulting object, which follows from the request and the patch. If the object is a
+/// Secret, leaves out the patches as well.
 fn without_objects(outcome: &Outcome, is_secret: bool) -> Outcome {
     let mut kept = Outcome::new(outcome.uid.clone(), outcome.decision.clone());
     kept.warnings.clone_from(&outcome.warnings);
@@ -432,7 +435,7 @@ fn size_of_row(row: &TraceRow) -> usize {
 fn size_of_denial(denial: &Denial) -> usize {
     let mut details = 0;
     if !denial.details.is_empty() {
-        // A parsed JSON tree takes about eight times the memory of its text.
+        // Parsed JSON takes about eight times the memory of its text.
         details = 8 * serde_json::to_string(&denial.details).map_or(0, |text| text.len());
     }
     denial.reason.len() + denial.message.len() + details

@@ -10,7 +10,7 @@ use admittance_admission::{Decision, FailurePolicy, Mode, Phase, StageResult, Tr
 
 use super::{ChainRates, packed::LogEntry};
 
-/// The number of equal parts into which the period is divided, each with rates of its own.
+/// The number of equal parts into which the time range is divided. Each part has rates of its own.
 const PARTS: usize = 12;
 
 #[derive(Default)]
@@ -20,12 +20,12 @@ struct ChainCounts {
     would_deny: u64,
     changed: u64,
     failed: u64,
-    /// The durations of requests in the chain for each part of the period, the newest part first.
+    /// For each part of the time range, how long each request spent in the chain. The newest part comes first.
     microseconds: [Vec<u64>; PARTS],
 }
 
-/// Returns the rates of these decisions, which are sorted from the newest to the oldest. If `is_cut`, the log no longer
-/// covers the whole period, and the rates cover the time since the oldest decision.
+/// Returns the rates of each chain from these decisions, which are sorted from the newest to the oldest. If `is_cut`,
+/// the log does not reach back for all of `within`, so the rates cover the time since the oldest decision.
 pub(super) fn chain_rates(
     decisions: impl Iterator<Item = LogEntry>,
     within: Duration,
@@ -70,8 +70,8 @@ pub(super) fn chain_rates(
 }
 
 impl ChainCounts {
-    /// Counts a request from its rows of one chain. If all rows are from a second round, does nothing, because the
-    /// request was counted in its first round.
+    /// Counts one request, given the trace rows of its stages in this chain. If all rows are from the chain's second
+    /// round, does nothing: the request was counted in the first round.
     fn add(&mut self, rows: &[TraceRow], decision: &Decision, part: usize) {
         if rows.iter().all(|row| row.round > 1) {
             return;

@@ -8,24 +8,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Moment, RecordedRequest, Redacted};
 
-/// The result of the chains for one request, with a row for each stage. Of the request's objects it contains only the
-/// values that patches write.
+/// The decision on one request, with a row for each stage. Of the request's objects, it contains only the values that
+/// patches write.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DecisionRecord {
-    /// The id of the decision. Later decisions have larger ids, even after a restart; several can share a uid.
+    /// The id of the decision. Later decisions have larger ids, even after a restart. The uid does not identify a
+    /// decision, because several can have the same one.
     pub id: u64,
     /// The time at which the chains finished the request.
     pub at: Moment,
-    /// The uid of the request, which log lines contain too.
+    /// The uid of the request, which is in log lines about the request as well.
     pub uid: String,
-    /// The number of the revision of the table.
+    /// The number of the revision that was live when the request was decided.
     pub revision: u64,
     /// The dialect of the request, such as `rest`; absent if the program called the chains itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialect: Option<String>,
-    /// The address of the listener.
+    /// The address of the listener that received the request; absent if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listener: Option<String>,
     /// The cluster of the request, if its front end knows it.
@@ -51,25 +52,26 @@ pub struct DecisionRecord {
     pub namespace: Option<String>,
     /// The name of the object; empty if the control plane generates it later.
     pub name: String,
-    /// The selected chains: `Mutating`, `Mutating/Namespaced`, `Validating:images`; absent if all chains were selected.
+    /// The chains that the request was sent to: `Mutating`, `Mutating/Namespaced`, `Validating:images`; absent if it
+    /// was sent to all chains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<String>,
     /// Whether the request is a dry run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
-    /// The result of the chains.
+    /// The verdict of the chains on the request.
     pub verdict: DecisionVerdict,
-    /// The message of a refusal.
+    /// The message of the refusal; absent if the request was allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The HTTP status of a refusal.
+    /// The HTTP status of the refusal; absent if the request was allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u16>,
-    /// The JSON Patch from the original object to the result; absent if nothing changed. A refused request has one if
-    /// stages changed the object before the refusal.
+    /// The JSON Patch from the original object to the result; absent if the object was not changed. A refused request
+    /// has a patch if stages changed the object before it was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<Redacted>,
-    /// The warnings for the client.
+    /// The warnings that the client gets with the response.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The time that the request spent in the chains, in microseconds.
@@ -83,54 +85,55 @@ pub struct DecisionRecord {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct StageRecord {
-    /// The name of the chain.
+    /// The name of the chain that contains the stage.
     pub chain: String,
-    /// The phase of the chain.
+    /// The phase of the chain that contains the stage.
     pub phase: Phase,
     /// The name of the stage.
     pub stage: String,
-    /// 1, or 2 if the stage was called again because the object had changed since its first call.
+    /// 1; or 2 if the stage was called again because a later stage changed the object after the first call.
     pub round: u8,
-    /// Whether the verdict is enforced. In mode `Audit` it is only recorded.
+    /// `Enforce`; or `Audit` if the stage's verdict is only recorded.
     pub mode: Mode,
     /// `skipped`, `not-reached`, `allow`, `patch`, `deny` or `failed`.
     pub result: String,
     /// The reason why the stage was skipped, denied the request, or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The HTTP status of a denial.
+    /// The HTTP status of the stage's denial; absent if it did not deny the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u16>,
-    /// The kind of a failure: `trap`, `timeout` and so on.
+    /// The kind of the stage's failure, such as `trap` or `timeout`; absent if it did not fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// The policy that was applied to a failure.
+    /// The failure policy that was applied when the stage failed; absent if it did not fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<FailurePolicy>,
-    /// The exception that kept the stage from being called.
+    /// The name of the exception because of which the stage was not called; absent if it was called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exception: Option<String>,
-    /// The JSON Patch of the stage's verdict; absent if it changed nothing.
+    /// The JSON Patch that the stage made; absent if it changed nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<Redacted>,
-    /// The start of the stage, in microseconds after the request entered the chains.
+    /// When the stage started, in microseconds after the request entered the chains.
     pub start_microseconds: u64,
-    /// The time from evaluating the selectors to applying the verdict, in microseconds; 0 if the stage was not called.
+    /// The time from the evaluation of the stage's selectors until its verdict was applied, in microseconds; 0 if the
+    /// stage was not called.
     pub microseconds: u64,
     /// The lines that the stage's plugin logged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<LogLine>,
-    /// Whether the stage's candidate was called in place of its plugin.
+    /// Whether the stage's candidate was called instead of its plugin.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_candidate: bool,
 }
 
-/// A decision with the objects of the request.
+/// A decision, with the objects of the request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DecisionDetail {
-    /// The decision without objects.
+    /// The decision, without the objects of the request.
     #[serde(flatten)]
     pub decision: DecisionRecord,
     /// The request and the answer in the format of `admittance record`; absent for Secrets, for requests that are too
@@ -152,7 +155,7 @@ impl From<DecisionRecord> for DecisionDetail {
     }
 }
 
-/// The result of the chains for a request, with the names that the metrics use.
+/// The verdict of the chains on a request. The metrics use the same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DecisionVerdict {
     /// The request was allowed unchanged.
@@ -163,7 +166,7 @@ pub enum DecisionVerdict {
     Denied,
     /// The request was refused because a stage failed.
     Failed,
-    /// The request was refused because its deadline passed.
+    /// The request was refused because the time for its chains ran out.
     Deadline,
     /// The request was refused because it is a dry run, and a stage has side effects.
     DryRun,
@@ -218,7 +221,7 @@ impl DecisionRecord {
 pub struct DecisionList {
     /// The decisions, the newest first.
     pub decisions: Vec<DecisionRecord>,
-    /// The value of `before` for the next older decisions; absent if there are none.
+    /// The value of `before` with which to request the next page, of older decisions; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }
@@ -232,9 +235,10 @@ pub struct ChainRates {
     pub chain: String,
     /// The phase of the chain.
     pub phase: Phase,
-    /// The length of the period, in seconds. It is shorter than requested if the log does not reach back as far.
+    /// The length of the period, in seconds. It is shorter than requested if the oldest decision in the log is more
+    /// recent.
     pub seconds: f64,
-    /// The number of requests.
+    /// The number of requests that matched the chain.
     pub requests: u64,
     /// The number of requests that a stage of the chain denied.
     pub denied: u64,
@@ -245,15 +249,17 @@ pub struct ChainRates {
     pub changed: u64,
     /// The number of requests that were refused because a stage of the chain failed.
     pub failed: u64,
-    /// The median of the time in the chain, in microseconds. Stages in mode `Audit` count only if the chain called no
-    /// other stages.
+    /// The median of the time that requests spent in the chain, in microseconds. Stages in mode `Audit` count only if
+    /// the chain called no stages in mode `Enforce`.
     pub p50_microseconds: u64,
-    /// The time in the chain that 99 of 100 requests do not exceed, in microseconds.
+    /// The 99th percentile of the time that requests spent in the chain, in microseconds.
     pub p99_microseconds: u64,
-    /// The requests in each twelfth of the requested period, the oldest first.
+    /// The requested period is divided into twelve equal parts: the number of requests in each part, the oldest part
+    /// first.
     #[serde(default)]
     pub requests_series: Vec<u64>,
-    /// For each twelfth, the time that 99 of 100 requests do not exceed, in microseconds; 0 without requests.
+    /// The 99th percentile of the time in the chain, in microseconds, for each of the twelve parts of the period; 0 for
+    /// a part without requests.
     #[serde(default)]
     pub p99_series: Vec<u64>,
 }

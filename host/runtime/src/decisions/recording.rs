@@ -26,52 +26,52 @@ pub use self::redaction::{InvalidRedaction, Redacted, Redaction};
 pub(crate) use self::redaction::{is_secret, redact_object, redact_patch};
 use crate::{Moment, decisions::DecidedRequest};
 
-/// The options of a recording.
+/// The options of a recording of live requests.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RecordingConfig {
-    /// The share of the matching requests to record. Default: all that match a chain.
+    /// The share of the matching requests that is recorded. Default: all requests that match a chain.
     pub share: Share,
-    /// The values to redact in objects and patches. The content of Secrets is always redacted.
+    /// The values to redact in the recorded objects and patches. The content of Secrets is always redacted.
     pub redact: Vec<Redaction>,
 }
 
-/// A request and the answer of the chains, as one AdmissionReview.
+/// A recorded request and the response of the chains, as one AdmissionReview.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RecordedRequest {
-    /// `admission.k8s.io/v1`.
+    /// The version of AdmissionReview, `admission.k8s.io/v1`.
     pub api_version: String,
-    /// `AdmissionReview`.
+    /// The kind of the recorded document, `AdmissionReview`.
     pub kind: String,
-    /// The request, in the form in which kube-apiserver sends it.
+    /// The recorded request, in the form in which kube-apiserver would send it.
     pub request: Redacted,
-    /// The response, in the form that kube-apiserver expects.
+    /// The response to the recorded request, in the form that kube-apiserver expects.
     pub response: Redacted,
-    /// Information about the record.
+    /// Information about the recording of this request.
     pub recording: RecordingNote,
 }
 
-/// Information about a record.
+/// Information about how and when a request was recorded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RecordingNote {
-    /// The time at which the chains finished the request.
+    /// The time at which the chains finished the recorded request.
     pub at: Moment,
-    /// The revision of the live table.
+    /// The revision that was live when the request was recorded.
     pub revision: u64,
-    /// The number of redacted values, each written as `[redacted]`.
+    /// The number of values in the record that were redacted, which means replaced by `[redacted]`.
     pub redacted: usize,
-    /// The answers to HTTP requests by plugins, in order.
+    /// The responses to the HTTP requests that plugins sent for the recorded request, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub http: Vec<Redacted<HttpAnswer>>,
-    /// The objects that plugins looked up. If plugins reviewed the access of users, these include roles that grant the
-    /// allowed access. Absent if plugins looked nothing up.
+    /// The objects that plugins looked up for the recorded request. If plugins asked what a user may do, these include
+    /// roles that grant what was allowed. Absent if plugins looked nothing up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<Vec<Redacted>>,
-    /// The number of answers and objects that were left out, because one request had too many.
+    /// The number of HTTP responses and objects that were not recorded, because there were too many for one request.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub missed: usize,
 }
@@ -80,7 +80,7 @@ pub(crate) fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// The maximum number of recorded requests that wait to be read. Further ones are dropped and counted.
+/// The maximum number of recorded requests that wait to be read. If there are more, they are dropped and counted.
 const MOST_WAITING: usize = 256;
 
 /// A stream of recorded requests. Dropping it ends the recording.
@@ -100,7 +100,7 @@ pub(crate) struct Recorder {
     missed: AtomicU64,
 }
 
-/// The active recordings. Lives as long as the host.
+/// The recordings that have not ended. Lives as long as the host.
 #[derive(Debug, Default)]
 pub(crate) struct Recorders(ArcSwap<Vec<Arc<Recorder>>>);
 
@@ -123,7 +123,8 @@ impl Recorders {
         }
     }
 
-    /// Returns the recordings that include this request. If there are any, the request records what its plugins fetch.
+    /// Returns the recordings that include this request. If there are any, makes the request record what its plugins
+    /// fetch.
     pub(crate) fn due(&self, request: &mut Request) -> Vec<Arc<Recorder>> {
         let recorders = self.0.load();
         let due = |recorder: &&Arc<Recorder>| {
@@ -148,7 +149,7 @@ impl Recorder {
 }
 
 impl Recording {
-    /// Returns the number of requests that were dropped because the reader was too slow.
+    /// Returns the number of requests that are missing in the recording because they were not read fast enough.
     pub fn missed(&self) -> u64 {
         self.recorder.missed.load(Ordering::Relaxed)
     }
@@ -181,7 +182,7 @@ impl Drop for Recording {
     }
 }
 
-/// Writes a redacted record of a request; returns `None` if the decision does not contain the request's objects.
+/// Writes a redacted record of a request; returns `None` if `decided` does not contain the request's objects.
 pub(crate) fn write(decided: &DecidedRequest, redact: &[Redaction]) -> Option<RecordedRequest> {
     let part = |text: &[u8], name: &str| {
         let mut review: Value = serde_json::from_slice(text).ok()?;
@@ -203,7 +204,7 @@ pub(crate) fn write(decided: &DecidedRequest, redact: &[Redaction]) -> Option<Re
         let Ok(Value::Object(mut object)) = serde_json::from_str(object) else {
             continue;
         };
-        // Items of a list may lack their kind, which then follows from the list's kind.
+        // An item of a list may have no kind of its own, because it follows from the kind of the list.
         object
             .entry("apiVersion")
             .or_insert_with(|| kind.api_version().into());

@@ -1,4 +1,4 @@
-//! Replays the request of a decision through the live chains.
+//! Passes the request of an earlier decision through the live chains again.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{DecisionDetail, LoggedDecision};
 use crate::{Host, live::stage::stage_calling_server};
 
-/// A stage of a matching chain calls a webhook, which the replay does not allow.
+/// A stage of a matching chain calls a webhook, but the replay may not call webhooks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0} calls a webhook, which would be sent the request again; allow that explicitly, or replay a recording with \
@@ -18,13 +18,13 @@ use crate::{Host, live::stage::stage_calling_server};
 pub struct ReplayError(String);
 
 impl Host {
-    /// Passes a request through the selected chains of the live table, within the host's request timeout. The outcome
-    /// does not count in metrics, statistics, logs, decisions or recordings. Plugins make lookups and HTTP requests as
-    /// usual.
+    /// Passes a request through the selected chains of the live table again, within the host's request timeout. The
+    /// outcome is not included in metrics, statistics, logs, decisions or recordings. Plugins make lookups and HTTP
+    /// requests as usual.
     ///
     /// # Errors
     ///
-    /// Fails if a stage of a matching chain calls a webhook, unless webhooks may be called.
+    /// Fails if a stage of a matching chain calls a webhook, unless `may_call_webhooks` is set.
     pub async fn replay(
         &self,
         request: Request,
@@ -44,7 +44,8 @@ impl Host {
 }
 
 impl DecisionDetail {
-    /// Returns the original request and the selected chains; `None` if the request's objects are absent.
+    /// Returns the original request and the chains to which it was sent; `None` if this decision lacks the request's
+    /// objects.
     pub fn request(&self) -> Option<(Request, Selection)> {
         let review = serde_json::to_vec(self.review.as_ref()?).ok()?;
         let request = read_review(review).ok()?.request;
@@ -57,7 +58,7 @@ impl DecisionDetail {
 }
 
 impl LoggedDecision {
-    /// Returns the original request and the selected chains; `None` if the log lacks the request's objects.
+    /// Returns the original request and the chains to which it was sent; `None` if the log lacks the request's objects.
     pub fn request(&self) -> Option<(Request, Selection)> {
         let decided = &self.decided;
         Some((decided.request()?, decided.selection.clone()))

@@ -1,7 +1,8 @@
-//! Stores the decisions as bytes in a ring buffer, which is bounded by count and by bytes.
+//! Stores decisions as bytes in a ring buffer, whose number of decisions and bytes is limited.
 //!
-//! Threads do not write to the ring for each request, because its memory is usually in the cache of another processor.
-//! Each thread collects a few decisions; then the collections of all threads move to the ring, ordered by time.
+//! A thread does not write each decision to the ring, because the ring's memory is usually in the cache of another
+//! processor. Each thread first collects a few decisions of its own. When a thread has collected enough, the decisions
+//! of all threads are moved to the ring, ordered by time.
 
 use std::{
     collections::VecDeque,
@@ -16,9 +17,9 @@ use parking_lot::{Mutex, MutexGuard};
 use super::packed::{LogEntry, RequestOrigin, Unpacked};
 use crate::decisions::observer::Observed;
 
-/// The maximum number of decisions that a thread collects.
+/// The maximum number of decisions that a thread collects before they are moved to the ring.
 const COLLECTED: usize = 16;
-/// The maximum size of the decisions that a thread collects, in bytes.
+/// The maximum size of the decisions that a thread collects before they are moved to the ring, in bytes.
 const COLLECTED_BYTES: usize = 64 << 10;
 
 /// The maximum number of decisions that a reader copies while it locks the ring.
@@ -33,7 +34,7 @@ pub(super) struct Memory {
     ring: Mutex<Ring>,
 }
 
-/// The decisions that a thread has collected. The alignment keeps them off the cache lines of other threads.
+/// The decisions that one thread has collected. The alignment keeps them apart from the cache lines of other threads.
 #[derive(Default)]
 #[repr(align(128))]
 struct Collection(Mutex<Collected>);
@@ -49,17 +50,17 @@ struct Collected {
 pub(super) struct Ring {
     bytes: VecDeque<u8>,
     slots: VecDeque<Slot>,
-    /// The memory of the decisions in all slots, in bytes.
+    /// The memory that all decisions in the ring take, in bytes.
     pub(super) size: usize,
-    /// The number of decisions that were removed, which is also the position of the first slot, counted over all
-    /// decisions so far.
+    /// The number of decisions that were removed from the ring since the start. It is the position of the first slot if
+    /// all decisions so far are counted.
     pub(super) gone: u64,
     last: u64,
 }
 
 struct Slot {
     id: u64,
-    /// The length of the decision in [`Ring::bytes`], where it follows the decision of the previous slot.
+    /// The number of bytes of the decision in [`Ring::bytes`], where the decisions of the slots follow each other.
     length: usize,
     size: usize,
     unpacked: Unpacked,
@@ -100,7 +101,7 @@ impl Memory {
                 origin,
             } = &mut *collected.lock();
             let start = bytes.len();
-            // The limit keeps a single decision from displacing all others.
+            // The size limit for the objects prevents a single decision from displacing all others.
             let unpacked = Unpacked::pack(observed, self.bytes / 16, origin, bytes);
             decisions.push((unpacked, start..bytes.len()));
             decisions.len() >= COLLECTED || bytes.len() >= COLLECTED_BYTES
@@ -110,7 +111,7 @@ impl Memory {
         }
     }
 
-    /// Moves the collections of all threads to the ring, and locks it.
+    /// Moves the decisions that the threads have collected to the ring, and returns the locked ring.
     pub(super) fn ring(&self) -> MutexGuard<'_, Ring> {
         let mut ring = self.ring.lock();
         let mut collections: Vec<_> = self.collections.iter().map(|own| own.0.lock()).collect();
@@ -135,7 +136,7 @@ impl Memory {
 impl Ring {
     fn push(&mut self, count: usize, bytes: usize, unpacked: Unpacked, packed: &[u8]) {
         let size = size_of::<Slot>() + packed.len() + unpacked.size();
-        // Allocators round sizes up, by about an eighth.
+        // Allocators round sizes up, which adds about an eighth.
         let size = size + size / 8;
         if size > bytes {
             self.gone += 1;
@@ -151,12 +152,12 @@ impl Ring {
         }
         let room = self.bytes.capacity() - self.bytes.len();
         if room < packed.len() {
-            // Without this call, the full queue would double its memory.
+            // Without this call, the full queue would double its memory when it grows.
             self.bytes.reserve_exact(packed.len().max(self.bytes.len() / 8));
         }
         self.bytes.extend(packed);
         self.size += size;
-        // Ids are derived from the time, so that they keep growing after a restart.
+        // The id is derived from the time, so that ids keep growing after a restart.
         self.last = unpacked.at.as_micros().max(self.last + 1);
         self.slots.push_back(Slot {
             id: self.last,
@@ -204,7 +205,8 @@ impl Ring {
     }
 }
 
-/// Returns the number of slots that a reader copies at once; 0 only if there are no slots.
+/// Returns how many slots a reader may copy while it locks the ring: as many as the limits allow, but at least one if
+/// there are any.
 fn copied_together<'s>(slots: impl Iterator<Item = &'s Slot>) -> usize {
     let mut bytes = 0;
     let within = slots.take(COPIED).enumerate().take_while(|(index, slot)| {

@@ -14,7 +14,8 @@ use diffy::DiffOptions;
 
 use super::{Comparison, ModuleChange, RevisionDetail, RevisionModule};
 
-/// The maximum number of line pairs in a diff. If two texts have no lines in common, the diff compares every pair.
+/// The maximum number of line pairs for which a diff is computed. In the worst case, computing it compares each line of
+/// one text with each line of the other.
 const MOST_PAIRS: usize = 25_000_000;
 
 pub(crate) fn compare(from: &RevisionDetail, to: &RevisionDetail) -> Comparison {
@@ -26,7 +27,7 @@ pub(crate) fn compare(from: &RevisionDetail, to: &RevisionDetail) -> Comparison 
     }
 }
 
-/// The path of a file, and its text in each revision; `None` if a revision does not contain the file.
+/// The path of a definition file, and its text in each of two revisions; `None` for a revision without this file.
 type FileTexts<'a> = (&'a Path, [Option<&'a str>; 2]);
 
 fn changed_files<'a>(
@@ -59,8 +60,9 @@ fn texts(from: &RevisionDetail, to: &RevisionDetail) -> String {
     text
 }
 
-/// Returns the names of definitions that differ, and of stages whose plugins differ although their definitions do not.
-/// A file is named by its path if only its comments differ, or if it cannot be parsed.
+/// Returns the names of the definitions that differ between two revisions. A stage is listed as well if its plugin
+/// differs although its definition does not. A file is listed by its path if only its comments differ, or if it cannot
+/// be parsed.
 pub(crate) fn changed_names(from: &RevisionDetail, to: &RevisionDetail) -> Vec<String> {
     let mut names: Vec<_> = changed_files(from, to).flat_map(changed_definitions).collect();
     let has_definitions = !names.is_empty();
@@ -69,7 +71,7 @@ pub(crate) fn changed_names(from: &RevisionDetail, to: &RevisionDetail) -> Vec<S
         let stage = format!("{}{candidate}", change.stage);
         match (&change.from, &change.to) {
             (Some(_), Some(to)) => names.push(format!("{stage}: {}", plugin(to))),
-            // The definition that added or removed the stage is in the list already.
+            // The list contains the definition by which the stage was added or removed.
             _ if has_definitions => {}
             (_, Some(to)) => names.push(format!("added {stage}: {}", plugin(to))),
             (_, None) => names.push(format!("removed {stage}")),
@@ -78,7 +80,7 @@ pub(crate) fn changed_names(from: &RevisionDetail, to: &RevisionDetail) -> Vec<S
     names
 }
 
-/// Describes the plugin of a stage: `images 1.1.0 (2c26b46b68ff)`.
+/// Describes the plugin of a stage by its name, version and short digest: `images 1.1.0 (2c26b46b68ff)`.
 fn plugin(module: &RevisionModule) -> String {
     let digest = module
         .digest
@@ -105,8 +107,8 @@ fn changed_definitions((path, [old, new]): FileTexts<'_>) -> Vec<String> {
     names
 }
 
-/// Parses the definitions in the text of a file; skips documents that `other` also contains, to save time. An id has
-/// several values if chains of different phases share a name.
+/// Parses the definitions in the text of a file, except for documents that `other` contains as well, which would only
+/// cost time. An id has several values if chains of different phases have the same name.
 fn definitions(path: &Path, text: &str, other: &str) -> BTreeMap<DefinitionId, Vec<serde_json::Value>> {
     const MARKER: &str = "\n---\n";
     let known: BTreeSet<&str> = other.split(MARKER).map(str::trim).collect();
@@ -137,8 +139,8 @@ fn id_of(document: &serde_json::Value) -> Option<DefinitionId> {
     })
 }
 
-/// Writes a unified diff. If the texts have too many lines to compare, the diff removes all old lines and adds all new
-/// ones.
+/// Returns a unified diff of two texts. If they have too many lines to compare, it removes all old lines and adds all
+/// new ones.
 fn difference([old_name, new_name]: [String; 2], old: &str, new: &str) -> String {
     let (old_lines, new_lines) = (old.lines().count(), new.lines().count());
     if old_lines * new_lines <= MOST_PAIRS {
@@ -209,7 +211,8 @@ mod tests {
         assert_eq!((same.text.as_str(), same.modules.len()), ("", 0));
     }
 
-    /// Returns the names of the changes between two texts of a file, in two revisions with the same modules.
+    /// Returns the names of the definitions that differ if the text of a definition file changes from `before` to
+    /// `after`.
     fn names(before: &str, after: &str) -> Vec<String> {
         changed_names(&entry(1, before).detail, &entry(2, after).detail)
     }
@@ -223,7 +226,7 @@ mod tests {
         };
         let chain = |name: &str, spec: &str| document("AdmissionChain", name, spec);
         let both = format!("{}---\n{}", chain("a", "1"), chain("b", "1"));
-        // A deleted chain is named even if it has no plugin.
+        // A removed chain is listed even if it has no plugin.
         assert_eq!(names(&both, &chain("a", "1")), ["removed AdmissionChain/b"]);
         assert_eq!(names(&chain("b", "1"), &both), ["added AdmissionChain/a"]);
         assert_eq!(
@@ -236,7 +239,7 @@ mod tests {
         );
         let list = "kind: List\nitems:\n- {kind: Binding, metadata: {name: x, namespace: shop}}\n";
         assert_eq!(names("", list), ["added Binding/shop/x"]);
-        // The file is named by its path if only a comment changes, or if the text is damaged.
+        // If only a comment changes, or if the text cannot be parsed, the file is listed by its path.
         assert_eq!(names(&both, &format!("# note\n{both}")), ["chains/a.yaml"]);
         assert_eq!(names("{", "}"), ["chains/a.yaml"]);
         assert_eq!(names(&both, &both), [] as [&str; 0]);

@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{HistoryEntry, HistoryError};
 use crate::{DisabledStage, RolloutProgress};
 
-/// Revisions on disk, one file for each. A lock keeps other programs out; the system releases it when the program ends.
+/// A directory with one file for each revision. It is locked until the program ends, so that no other program uses it.
 #[derive(Debug)]
 pub(crate) struct HistoryDirectory {
     path: PathBuf,
@@ -31,7 +31,7 @@ impl HistoryDirectory {
             path: path.to_owned(),
             source,
         };
-        // Definitions may contain secrets, so only the owner can read them.
+        // Only the owner may read the directory, because definitions may contain secrets.
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -112,7 +112,7 @@ impl HistoryDirectory {
         self.replace(self.path.join(ROLLOUTS_FILE), &rollouts)
     }
 
-    /// Replaces a file atomically. Its first line contains the digest of the rest.
+    /// Replaces a file of the history atomically. The file's first line is the digest of the rest.
     fn replace(&self, path: PathBuf, content: &impl Serialize) -> Result<(), HistoryError> {
         let write = || -> io::Result<()> {
             let text = serde_json::to_vec_pretty(content)?;
@@ -123,7 +123,7 @@ impl HistoryDirectory {
             file.write_all(&text)?;
             file.as_file().sync_data()?;
             file.persist(&path)?;
-            // Syncing the directory makes the new name durable.
+            // Without this, the file could be missing under its new name after a power failure.
             file::sync_directory(&self.path)
         };
         write().map_err(|source| HistoryError::Io { path, source })
@@ -192,8 +192,8 @@ fn lock(directory: &Path) -> Result<File, HistoryError> {
         }
         Err(TryLockError::Error(error)) => return Err(failed(error)),
     }
-    // The lock file contains this process's id, because error messages of other programs name the process that holds
-    // the lock.
+    // The process id is written to the lock file, so that another program which fails to get the lock can report who
+    // holds it.
     let note = file
         .set_len(0)
         .and_then(|()| file.rewind())

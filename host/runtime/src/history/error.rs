@@ -4,24 +4,25 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
-    /// The revision does not exist. The text contains its number and the numbers that exist.
+    /// The history does not contain the revision. The text contains its number and the numbers of the revisions that
+    /// exist.
     #[error("there is no revision {0}")]
     Unknown(String),
-    /// Another program uses the directory.
+    /// Another program uses the history's directory.
     #[error(
         "history {}: it is in use by process {owner}; give each host a history directory of its own",
         path.display()
     )]
     InUse {
-        /// The directory of the history.
+        /// The directory that the other program uses.
         path: PathBuf,
-        /// The process that uses the directory.
+        /// The id of the process that uses the directory.
         owner: String,
     },
-    /// A file or the directory cannot be read or written.
+    /// A file or the directory of the history cannot be read or written.
     #[error("history {}: {source}{}", path.display(), advice(source))]
     Io {
-        /// The file or the directory.
+        /// The path of the file or directory that cannot be read or written.
         path: PathBuf,
         /// The I/O error.
         source: io::Error,

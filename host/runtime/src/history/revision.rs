@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::Moment;
 
-/// A table that is or was live. It exists as long as the history keeps it.
+/// A table that is or was live, as the history keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Revision {
-    /// The number of the revision, from 1.
+    /// The number of the revision. The first revision has number 1.
     pub number: u64,
-    /// The content hash of its table, which is the same on every replica; absent if an older version of the program
-    /// wrote the revision.
+    /// The content hash of the revision's table, which is the same on every replica; absent if an older version of the
+    /// program wrote the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub hash: Option<Digest>,
@@ -22,12 +22,12 @@ pub struct Revision {
     pub at: Moment,
     /// The action that created the revision.
     pub origin: Origin,
-    /// The user who requested the change; absent if no user did.
+    /// The user who requested the change that created the revision; absent if no user did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// The number of chains in the table.
+    /// The number of chains in the revision's table.
     pub chains: usize,
-    /// The plugins in the table, with their modules.
+    /// The plugins in the revision's table, with their modules.
     pub modules: Vec<RevisionModule>,
 }
 
@@ -36,57 +36,57 @@ pub struct Revision {
 #[serde(tag = "type", rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Origin {
-    /// The program's start.
+    /// The program was started.
     Start,
-    /// A change of stored definitions or of module files.
+    /// Stored definitions or module files were changed.
     Files,
-    /// A module that is refreshed on a schedule has changed.
+    /// A module that is refreshed on a schedule had changed.
     Refreshed,
-    /// `apply`: definitions were written.
+    /// The command `apply` wrote definitions.
     Applied,
-    /// `delete`: a definition was removed.
+    /// The command `delete` removed a definition.
     Deleted,
-    /// `promote`: a candidate became the plugin.
+    /// The command `promote` replaced the plugin of a stage by its candidate.
     Promoted {
-        /// The stage, by phase, chain and name: `Mutating:pods/images`.
+        /// The stage whose candidate was promoted, by phase, chain and name: `Mutating:pods/images`.
         stage: String,
     },
-    /// `rollback`: an earlier revision went live again, until the files change.
+    /// The command `rollback` restored an earlier revision, which is live until the definitions change.
     RolledBack {
-        /// The earlier revision.
+        /// The number of the restored revision.
         to: u64,
     },
 }
 
-/// A plugin of a revision.
+/// A plugin in the table of a revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RevisionModule {
-    /// The stage, by phase, chain and name: `Mutating:pods/images`.
+    /// The stage that the plugin belongs to, by phase, chain and name: `Mutating:pods/images`.
     pub stage: String,
     /// Whether the plugin is the stage's candidate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub candidate: bool,
-    /// The source of the module.
+    /// The source of the plugin's module.
     pub source: String,
-    /// The sha256 digest of the module.
+    /// The sha256 digest of the plugin's module.
     pub digest: String,
-    /// The plugin's own name.
+    /// The name that the plugin gives itself.
     pub plugin: String,
-    /// The plugin's own version.
+    /// The version that the plugin gives itself.
     pub version: String,
 }
 
-/// A revision with its definitions.
+/// A revision, with its definitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RevisionDetail {
-    /// The revision without its definitions.
+    /// The revision, without its definitions.
     #[serde(flatten)]
     pub revision: Revision,
-    /// The definition files of the revision.
+    /// The definition files of the revision, as they were then.
     pub files: Vec<RevisionFile>,
 }
 
@@ -102,9 +102,9 @@ impl RevisionDetail {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RevisionFile {
-    /// The path of the file.
+    /// The path of the definition file.
     pub path: PathBuf,
-    /// The content of the file.
+    /// The content that the definition file had in this revision.
     pub text: String,
 }
 
@@ -113,30 +113,30 @@ pub struct RevisionFile {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Comparison {
-    /// The number of the first revision, usually the older one.
+    /// The number of the first revision, which is usually the older one.
     pub from: u64,
     /// The number of the second revision.
     pub to: u64,
-    /// The definition files, as a unified diff; empty when they are the same.
+    /// A unified diff of the definition files; empty if they are the same.
     pub text: String,
     /// The plugins that were changed, added or removed.
     pub modules: Vec<ModuleChange>,
 }
 
-/// A plugin that was changed, added or removed.
+/// A plugin that differs between two revisions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ModuleChange {
-    /// Phase, chain and stage.
+    /// The stage that the plugin belongs to, by phase, chain and name.
     pub stage: String,
     /// Whether the plugin is the stage's candidate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub candidate: bool,
-    /// The plugin before the change; absent if it was added.
+    /// The plugin in the first revision; absent if it was added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<RevisionModule>,
-    /// The plugin after the change; absent if it was removed.
+    /// The plugin in the second revision; absent if it was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<RevisionModule>,
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Moment;
 
-/// Creates a revision with one plugin, and one file that contains this text.
+/// Creates a revision with one plugin and one definition file, which contains this text.
 pub(super) fn entry(number: u64, text: &str) -> HistoryEntry {
     HistoryEntry {
         detail: RevisionDetail {

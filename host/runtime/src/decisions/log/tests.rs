@@ -91,7 +91,7 @@ fn log(count: usize, bytes: usize, redact: &[&str]) -> DecisionLog {
     }))
 }
 
-/// Creates a log with three requests: allowed, changed and denied.
+/// Creates a log of three requests, of which the first was allowed, the second changed, and the third denied.
 fn three() -> DecisionLog {
     let log = log(10, 1 << 20, &[]);
     log.add(&observed(pod("a", "shop"), &allowed("a")));
@@ -135,7 +135,8 @@ fn a_filter_selects_the_decisions_that_meet_all_conditions() {
             }),
             vec![],
         ),
-        // The decision has a row for the stage `long`, but the stage was not called, so the filter does not match.
+        // The decision lists the stage `long`, but the stage was not called, so the filter does not select the
+        // decision.
         (filter(|filter| filter.stage = Some("long".to_owned())), vec![]),
         (
             filter(|filter| filter.namespace = Some("shop".to_owned())),
@@ -312,7 +313,7 @@ fn the_decision_log_is_limited_by_count_and_bytes() {
     assert_eq!(by_bytes.list(&filter, None, 100).decisions.len(), 20);
     assert_eq!(by_bytes.0.memory.ring().size, 20 * size);
 
-    // The decision is kept without its large objects.
+    // The objects of this request are too large, so the decision is kept without them.
     let object = json!({"metadata": {"name": "large"}, "data": "x".repeat(30 * size)});
     by_bytes.add(&observed(
         request("large", "ConfigMap", &object),
@@ -485,7 +486,7 @@ fn pages_of_decisions_have_a_size_limit() {
             };
             log.add(&observed(request(uid, "Pod", &object), &outcome));
         }
-        // Each decision is on exactly one page, the newest first, and no page is empty.
+        // Each decision is on exactly one page. The newest decisions come first, and no page is empty.
         let (mut before, mut ids) = (None, Vec::new());
         loop {
             let (found, older) = log.get(uid, before);
@@ -500,7 +501,7 @@ fn pages_of_decisions_have_a_size_limit() {
         assert!(ids.is_sorted_by(|newer, older| newer > older), "{uid}: {ids:?}");
         oldest = before.unwrap();
     }
-    // The size of a list includes patches but not objects.
+    // The size limit of a list counts patches but not objects.
     let filter = DecisionFilter::default();
     let first = log.list(&filter, None, 100);
     assert!(

@@ -6,15 +6,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A redacted part of a request or its answer. Everything that is recorded has this type, which only redaction creates,
-/// so nothing is written unredacted.
+/// A part of a request or its response after redaction. All that is recorded has this type, and only redaction creates
+/// it, so nothing is recorded without being redacted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
 pub struct Redacted<T = Value>(T);
 
 impl<T> Redacted<T> {
-    /// Returns the value, for uses that do not write it.
+    /// Returns the redacted value, for uses that do not write it.
     pub fn into_inner(self) -> T {
         self.0
     }
@@ -29,7 +29,7 @@ impl<T> Deref for Redacted<T> {
 }
 
 impl Redacted {
-    /// Removes the values from a patch, because they are parts of objects. The paths are kept.
+    /// Removes the values from a patch, because they are parts of objects. The paths of its operations are kept.
     pub(crate) fn remove_patch_values(&mut self) {
         for operation in self.0.as_array_mut().into_iter().flatten() {
             if let Some(operation) = operation.as_object_mut() {
@@ -38,8 +38,8 @@ impl Redacted {
         }
     }
 
-    /// Shortens a patch to about this many bytes: first by removing values, then by removing operations at the end.
-    /// Returns the number of removed operations.
+    /// Shortens a patch to about `most` bytes. First removes the values, and if that is not enough, the operations at
+    /// the end. Returns the number of removed operations.
     pub(crate) fn shorten_patch(&mut self, most: usize) -> usize {
         if self.0.to_string().len() <= most {
             return 0;
@@ -59,7 +59,7 @@ impl Redacted {
     }
 }
 
-/// The path of values to redact in objects: a JSON Pointer with `*` for every key or index.
+/// The path of the values in objects that are redacted: a JSON Pointer in which `*` stands for every key or index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redaction(Vec<Token>);
 
@@ -69,7 +69,7 @@ enum Token {
     Key(String),
 }
 
-/// The text is not a valid redaction.
+/// The text is not a valid path for a redaction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a valid field: write a JSON Pointer, with `*` for every key or index, `/spec/containers/*/env/*/value`"
@@ -108,7 +108,8 @@ impl Token {
     fn matches(&self, key: &str) -> bool {
         match self {
             Self::Any => true,
-            // In the path of a patch, `-` appends to a list, so it matches any index.
+            // As the last part of a patch's path, `-` means to append to a list. The new item may get any index, so `-`
+            // matches each.
             Self::Key(own) => own == key || key == "-",
         }
     }
@@ -119,7 +120,8 @@ pub(crate) fn redact_object(request: &Request, redactions: &[Redaction], mut obj
     Redacted(object)
 }
 
-/// Redacts a patch of a request's object; returns `None` if it changes nothing. The patch of a Secret loses all values.
+/// Redacts a patch of a request's object; returns `None` if the patch is empty. If the object is a Secret, removes all
+/// values from the patch.
 pub(crate) fn redact_patch(request: &Request, redactions: &[Redaction], patch: &Patch) -> Option<Redacted> {
     let mut operations = serde_json::to_value(patch).ok().filter(|_| !patch.is_empty())?;
     apply_to_patch(request, redactions, &mut operations);
@@ -139,8 +141,8 @@ pub(super) fn redact_lookup(
     (Redacted(object), count)
 }
 
-/// Redacts a server's answer: the configured values, the query values in its URLs, and Secrets. Also returns the number
-/// of redactions.
+/// Redacts the answer to an HTTP request: the configured values, the query values in its URLs, and Secrets. Returns the
+/// redacted answer and the number of redacted values.
 pub(super) fn redact_answer(
     mut answer: HttpAnswer,
     redactions: &[Redaction],
@@ -150,8 +152,8 @@ pub(super) fn redact_answer(
     (Redacted(answer), count)
 }
 
-/// Redacts the configured values, and Secrets, in a review's request and response. Also returns the number of
-/// redactions.
+/// Redacts the configured values, and Secrets, in a review's request and response. Returns both, and the number of
+/// redacted values.
 pub(super) fn redact_review(
     request: &Request,
     redactions: &[Redaction],
@@ -193,7 +195,8 @@ fn apply_to(value: &mut Value, is_secret: bool, redactions: &[Redaction]) -> usi
     all.map(|redaction| redact(value, &redaction.0)).sum()
 }
 
-/// Redacts the Secrets in a value. Items without a kind get it from `list`, the kind of the list that contains them.
+/// Redacts the Secrets in a value, and returns the number of redacted values. An item of a list may have no kind. Then
+/// its kind follows from `list`, the kind of that list.
 fn redact_secrets(value: &mut Value, list: &str) -> usize {
     let kind = match value.get("kind") {
         Some(kind) => kind.as_str().unwrap_or_default().to_owned(),
@@ -225,7 +228,7 @@ fn secret_redactions(is_secret: bool) -> Vec<Redaction> {
     [
         "/data/*",
         "/stringData/*",
-        // Secrets of BCS have their content in `datas`.
+        // BCS has Secrets, too, with their content in `datas`.
         "/datas/*",
         "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration",
     ]
@@ -261,7 +264,8 @@ fn redact(value: &mut Value, path: &[Token]) -> usize {
     }
 }
 
-/// Redacts the values in a patch. An operation may write a redacted value, a part of one, or a value that contains one.
+/// Redacts the values that a patch writes at `path`: the redacted value itself, a part of it, or a value that contains
+/// it. Returns their number.
 fn redact_operations(operations: &mut Value, path: &[Token]) -> usize {
     operations
         .as_array_mut()
