@@ -23,23 +23,23 @@ use crate::{
     status::{BadDefinitionStatus, Problem, metrics},
 };
 
-/// The maximum number of tables in memory: the live one, the next one, and those that requests in flight use. At the
-/// limit, the next change waits for requests to end.
+/// The maximum number of tables in memory: the live one, the next one, and those that requests in flight use. If there
+/// are this many, the next table has to wait until requests end.
 pub(crate) const MOST_TABLES: usize = 8;
 
-/// The reason why the newest definitions are not live, and the state of the retries.
+/// The reason why the newest definitions are not live, with the number of attempts so far and the time of the next one.
 #[derive(Clone, Debug)]
 pub(crate) struct TableProblem {
     pub(crate) error: Arc<Error>,
     since: Moment,
     attempts: u64,
-    /// The time of the next retry; `None` if only a change can help.
+    /// The time of the next attempt to build a table; `None` if only a change of the definitions can help.
     pub(crate) next: Option<(Instant, Moment)>,
 }
 
-/// The pause before the first retry after a temporary failure. It doubles with each retry.
+/// The pause before the first retry after a temporary failure. Before each further retry, it doubles.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause before a retry.
+/// The longest pause between two retries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl TableProblem {
@@ -50,8 +50,8 @@ impl TableProblem {
         Some(Self::after(before, Arc::new(Error::BadDefinitions(bad.to_vec()))))
     }
 
-    /// Returns the new definitions that are not live as written. The list is empty if the whole previous table stays
-    /// live.
+    /// Returns the newest definitions that are not served as they are written. The list is empty if the problem is that
+    /// no table could be built at all.
     pub(crate) fn bad(&self) -> &[BadDefinition] {
         match &*self.error {
             Error::BadDefinitions(bad) => bad,
@@ -75,8 +75,8 @@ impl TableProblem {
         }
     }
 
-    /// Returns the problem that remains while a rollback is live; `None` if the problem is temporary, because nothing
-    /// is retried while a rollback is live.
+    /// Returns the problem if it concerns mistakes, which remain while a rollback is live. Returns `None` if it is
+    /// temporary, because nothing is retried while a rollback is live.
     pub(crate) fn of_mistakes(&self) -> Option<Self> {
         (!self.error.is_transient()).then(|| self.clone())
     }
@@ -92,7 +92,7 @@ impl TableProblem {
     }
 }
 
-/// Logs definitions that became invalid or valid since `before`, and counts invalid ones.
+/// Logs each definition that has become invalid or valid since `before`, and sets the metric of invalid definitions.
 pub(crate) fn log_bad(before: Option<&TableProblem>, now: Option<&TableProblem>) {
     let [before, now] = [before, now].map(|problem| problem.map_or(&[][..], TableProblem::bad));
     for bad in now.iter().filter(|bad| !before.contains(bad)) {
@@ -109,7 +109,7 @@ pub(crate) fn log_bad(before: Option<&TableProblem>, now: Option<&TableProblem>)
     }
 }
 
-/// Limits the number of tables in memory to [`MOST_TABLES`].
+/// Hands out slots for tables, at most [`MOST_TABLES`] at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct TableSlots(Arc<Semaphore>);
 

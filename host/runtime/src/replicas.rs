@@ -1,5 +1,5 @@
-//! Lets replicas go live together: each reports its live and prepared tables, and goes live with the table on which all
-//! agree.
+//! Lets replicas go live together: each replica reports which table is live and which is prepared, and goes live with
+//! the table on which all agree.
 
 pub mod agreement;
 
@@ -21,21 +21,22 @@ use crate::{
     status::metrics,
 };
 
-/// The interval at which replicas are checked, because their entries can expire without any notification.
+/// How often the replicas are checked. This is needed because a replica's entry can expire without a notification.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// The time after the start for which a replica without a target is not ready, because it may still receive one.
+/// How long after its start a replica without a target is not ready, because it may still receive a target.
 const TARGET_PATIENCE: Duration = Duration::from_secs(5);
-/// The time after which the log names replicas that are still preparing a change.
+/// How long a replica may prepare a change before the log says that the others wait for it.
 const SLOW: Duration = Duration::from_secs(10);
-/// The length to which reported problems are cut, in characters.
+/// The maximum length of a reported problem, in characters. The rest is cut off.
 const LONGEST_PROBLEM: usize = 1000;
-/// The maximum number of rollouts in a report; those that changed most recently are reported. Reports are limited
-/// because they are stored in annotations of a Lease (at most 256 KiB) or in nodes of ZooKeeper (at most 1 MiB).
+/// The maximum number of rollouts in a replica's report. If there are more, those that changed most recently are
+/// reported. Reports must be short because they are stored in annotations of a Lease (at most 256 KiB) or in nodes of
+/// ZooKeeper (at most 1 MiB).
 const MOST_ROLLOUTS: usize = 100;
-/// The length to which the reasons of reported rollouts are cut, in characters.
+/// The maximum length of the reason of a reported rollout, in characters. The rest is cut off.
 const LONGEST_REASON: usize = 300;
 
-/// Connects the replicas of an installation with each other.
+/// Connects the replicas of an installation, so that each can read what the others report.
 #[async_trait]
 pub trait Transport: fmt::Debug + Send + Sync {
     /// Returns the name of this replica.
@@ -44,37 +45,41 @@ pub trait Transport: fmt::Debug + Send + Sync {
     /// Sets the report of this replica, which the other replicas read.
     fn report(&self, report: &Report);
 
-    /// Returns a receiver that is notified when reports or the connection to other replicas change.
+    /// Returns a receiver that is notified when a report or the connection to the other replicas changes.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// Returns all replicas and the target, as this replica knows them now. It is called at least every second.
+    /// Returns all replicas and the target, as far as this replica knows them now. The caller asks at least every
+    /// second.
     fn membership(&self) -> Membership;
 
-    /// Publishes the target to all replicas, if this replica still leads. After a failure, the caller tries again.
+    /// Publishes the target to all replicas, unless this replica is no longer the leader. After a failure, the caller
+    /// tries again.
     async fn publish(&self, target: Digest);
 
-    /// Shares reports with the other replicas. The future is created after the first report and never completes. The
-    /// caller drops it to stop, and then calls [`leave`](Self::leave).
+    /// Shares reports with the other replicas. The future is created after the first report, and never completes. To
+    /// stop, the caller drops it, and then calls [`leave`](Self::leave).
     async fn take_part(&self);
 
-    /// Removes this replica, so that the others do not wait for it.
+    /// Removes this replica from the list of replicas, so that the others do not wait for it.
     async fn leave(&self);
 }
 
-/// The replicas and their target, as this replica knows them.
+/// The list of replicas and their target, as this replica knows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {
-    /// The replicas that have reported. The entry of this replica itself may be out of date.
+    /// The replicas that have reported. What the list contains about this replica itself may be out of date.
     pub replicas: Vec<Replica>,
-    /// The target that a leader published last.
+    /// The target, which is the content hash of the table that all replicas should serve, as a leader published it
+    /// last.
     pub target: Option<Digest>,
     /// Whether this replica is the leader.
     pub leads: bool,
-    /// Whether another replica is or was the leader. If not, each replica begins the steps of rollouts itself.
+    /// Whether another replica is the leader, or was before. If there never was one, each replica begins the steps of
+    /// its rollouts itself.
     pub is_led: bool,
-    /// Whether this program lacks the permission to share reports.
+    /// Whether this program is not permitted to share reports.
     pub is_refused: bool,
-    /// The reason why this membership may be out of date.
+    /// The reason why this list of replicas may be out of date; `None` if it is current.
     pub problem: Option<String>,
 }
 
@@ -102,7 +107,7 @@ struct WaitingLog {
 }
 
 impl Replicas {
-    /// Creates the state of the replicas that this transport connects.
+    /// Creates the list of the replicas that this transport connects. It is empty at first.
     pub fn new(transport: impl Transport + 'static) -> Self {
         Self {
             transport: Box::new(transport),
@@ -112,7 +117,7 @@ impl Replicas {
         }
     }
 
-    /// Returns whether this replica serves the table that the replicas have agreed on.
+    /// Returns whether this replica serves the table on which the replicas have agreed.
     pub fn is_ready(&self, host: &Host) -> bool {
         match self.known.lock().target {
             None => self.started.elapsed() >= TARGET_PATIENCE,
@@ -120,12 +125,13 @@ impl Replicas {
         }
     }
 
-    /// Returns a receiver of [`is_ready`](Self::is_ready). It is `false` until [`follow`](Self::follow) runs.
+    /// Returns a receiver of the value of [`is_ready`](Self::is_ready). The value is `false` until
+    /// [`follow`](Self::follow) runs.
     pub fn readiness(&self) -> watch::Receiver<bool> {
         self.is_ready.subscribe()
     }
 
-    /// Returns the live and the prepared table of each replica.
+    /// Returns which table each replica serves, and which it has prepared.
     pub fn status(&self) -> ReplicasStatus {
         let known = self.known.lock();
         let replicas = known.replicas.iter();
@@ -139,8 +145,9 @@ impl Replicas {
         }
     }
 
-    /// Makes a host, built with [`go_live_on_request`](crate::HostBuilder::go_live_on_request), go live with the tables
-    /// on which the replicas agree. The future never completes: drop it to stop, and then call [`leave`](Self::leave).
+    /// Makes the host go live with the tables on which the replicas agree. The host must have been built with
+    /// [`go_live_on_request`](crate::HostBuilder::go_live_on_request). The future never completes: drop it to stop, and
+    /// then call [`leave`](Self::leave).
     pub async fn follow(&self, host: &Host) {
         let mut report = None;
         let membership = self.transport.membership();
@@ -149,7 +156,7 @@ impl Replicas {
         tokio::join!(self.transport.take_part(), self.agree(host, report));
     }
 
-    /// Removes this replica, so that the others do not wait for it.
+    /// Removes this replica from the list of replicas, so that the others do not wait for it.
     pub async fn leave(&self) {
         self.transport.leave().await;
     }
@@ -172,7 +179,7 @@ impl Replicas {
             host.follow_rollouts(rollouts(&membership.replicas)).await;
             let target = membership.target;
             let agreement = agreement(target, &membership.replicas);
-            // Without the permission to share reports, a replica that knows no target goes live by itself.
+            // A replica that may not share reports, and does not know a target, decides alone.
             let is_alone = membership.is_refused && self.known.lock().target.is_none();
             if membership.leads
                 && membership.problem.is_none()
@@ -218,8 +225,8 @@ impl Replicas {
 }
 
 impl WaitingLog {
-    /// Logs once which replicas the others wait for, and once that the waiting has ended. Replicas that are still
-    /// preparing the change, without a problem, are logged only after [`SLOW`].
+    /// Logs which replicas the others wait for, and later that they no longer wait, each once. A replica that is still
+    /// preparing the change and reports no problem is logged only after [`SLOW`].
     fn log(&mut self, missing: &[Missing]) {
         if missing.is_empty() {
             self.since = None;
@@ -242,8 +249,9 @@ impl WaitingLog {
     }
 }
 
-/// Returns the report of this replica, whose name is `name`. If the report `before` says the same, its time is kept. A
-/// replica that cannot learn the target reports no prepared table, so that the others do not go live without it.
+/// Returns the report of this replica, whose name is `name`. If the tables and the problem are the same as in the
+/// report `before`, keeps its time. If this replica cannot learn the target, reports no prepared table, so that the
+/// others do not go live without it.
 fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Option<Report>) -> Report {
     let mut prepared = host.prepared();
     if let Some(problem) = &membership.problem
@@ -268,7 +276,8 @@ fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Opt
     before.insert(report).clone()
 }
 
-/// Returns the rollouts that this replica reports, limited in number and length. `name` is the name of this replica.
+/// Returns the rollouts for this replica's report, after cutting off what exceeds the limits. `name` is the name of
+/// this replica.
 fn bounded(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgress> {
     rollouts.sort_by_key(|rollout| Reverse(rollout.since));
     rollouts.truncate(MOST_ROLLOUTS);
@@ -282,7 +291,8 @@ fn bounded(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgres
     rollouts
 }
 
-/// Returns the rollouts of live replicas. The last report of a stopped replica may be about other definitions.
+/// Returns the reported rollouts of replicas that are alive. A replica that has stopped may have reported rollouts of
+/// definitions that have changed since.
 fn rollouts(replicas: &[Replica]) -> Vec<RolloutProgress> {
     let alive = replicas.iter().filter(|replica| replica.is_alive);
     alive

@@ -36,9 +36,10 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Assembled {
     pub(crate) chains: Vec<Arc<LiveChain>>,
-    /// All plugins, including candidates.
+    /// All plugins of the table's stages, including the plugins of candidates.
     pub(crate) plugins: Vec<(RevisionModule, Arc<Loaded>)>,
-    /// The errors that did not prevent building the table, each with what is served instead of the stage's definition.
+    /// The errors that did not prevent the table from being built. Each is listed with what is served instead of the
+    /// definition of its stage.
     pub(crate) tolerated: Vec<(StageError, Served)>,
     errors: Vec<StageError>,
 }
@@ -46,16 +47,17 @@ pub(crate) struct Assembled {
 #[derive(Clone, Debug)]
 pub(crate) enum Modules {
     Current(Servers),
-    /// The modules of an earlier revision. The key is `PHASE:CHAIN/STAGE`, and whether it is the candidate's module.
+    /// The digests of the modules that an earlier revision used. The key is `PHASE:CHAIN/STAGE`, and whether the
+    /// stage's candidate used the module.
     AsOf(Arc<HashMap<(String, bool), Digest>>),
 }
 
-/// Selects the modules that building a table may request from servers and registries.
+/// The modules that may be requested from servers and registries while a table is built.
 #[derive(Clone, Debug)]
 pub(crate) enum Servers {
-    /// All modules that the store lacks, and the listed ones even if the store has them.
+    /// All modules that are not in the store, and the modules in this set even if they are in the store.
     All(Arc<HashSet<ModuleReference>>),
-    /// The listed modules that are not in the store.
+    /// Those modules in this set that are not in the store.
     Of(Arc<HashSet<ModuleReference>>),
 }
 
@@ -69,7 +71,7 @@ impl Servers {
     }
 }
 
-/// Selects the stages that may be built without a module that cannot be fetched. Calls of such a stage fail.
+/// The stages that may be built although their modules cannot be fetched. Each call of such a stage then fails.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MissingModules<'a> {
     All,
@@ -92,33 +94,36 @@ pub(crate) struct Assembler {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) progress: Arc<dyn Fn(Progress) + Send + Sync>,
-    /// The sandbox, which is created for the first plugin, so that a host without plugins reserves no memory pool.
+    /// The sandbox. It is created when the first plugin is loaded, because it reserves a memory pool that a host
+    /// without plugins does not need.
     pub(crate) started: OnceCell<Sandbox>,
     pub(crate) plugins: Plugins,
     pub(crate) trials: Trials,
     pub(crate) statistics: Statistics,
     pub(crate) fetchers: Semaphore,
-    /// Limits concurrent compilation and configuration of plugins.
+    /// Limits how many plugins are compiled and configured at a time.
     pub(crate) compilers: SmallestFirstLimit,
-    /// Limits concurrent loading. It is separate, so that loading a compiled plugin does not wait for the compiler.
+    /// Limits how many plugins are loaded at a time. Loading has a limit of its own, so that a compiled plugin can be
+    /// loaded while others are compiled.
     pub(crate) loaders: Semaphore,
-    /// Whether to write modules and compiled plugins to the store.
+    /// Whether fetched modules and compiled plugins are written to the store.
     pub(crate) fills_store: bool,
     pub(crate) reach: Arc<Reach>,
 }
 
-/// The maximum number of concurrent fetches, compilations and loads before the host serves requests.
+/// The maximum number of modules that are fetched, compiled or loaded at a time before the host serves requests.
 pub(crate) const WORKERS: usize = 4;
 
-/// The maximum number of concurrent compilations and configurations while the host serves requests. With two, a plugin
-/// whose `configure` hangs does not delay the next.
+/// The maximum number of plugins that are compiled and configured at a time while the host serves requests. It is two,
+/// so that a plugin whose `configure` hangs does not delay all others.
 const WORKERS_IN_BACKGROUND: usize = 2;
 
 impl Assembler {
-    /// Leaves resources to requests from now on: one plugin is loaded at a time, and at most two are compiled.
+    /// Leaves more resources to requests from now on: only one plugin is loaded at a time, and at most two are
+    /// compiled.
     pub(crate) fn work_in_background(&self) {
         self.compilers.set_limit(WORKERS_IN_BACKGROUND);
-        // A second call has no effect, because no more permits can be forgotten.
+        // Calling this again has no effect, because all permits but one have then been forgotten.
         self.loaders.forget_permits(WORKERS - 1);
         if let Some(sandbox) = self.started.get() {
             sandbox.prepare_in_background();
@@ -166,7 +171,8 @@ impl Assembler {
         Arc::new(chain.clone().with_stages(stages))
     }
 
-    /// Builds a stage with these plugins. If it has errors, adds them to `assembled` and returns `None`.
+    /// Builds a stage that uses these plugins. If a plugin or the hook has an error, adds the error to `assembled` and
+    /// returns `None`.
     fn stage(
         &self,
         phase: Phase,
@@ -261,8 +267,8 @@ impl Assembler {
         })
     }
 
-    /// Loads the plugins concurrently, and returns them in the order in which the definitions use them. Reuses live
-    /// plugins.
+    /// Loads the plugins concurrently, and returns them in the order in which the definitions use them. A plugin that
+    /// is already in memory is reused.
     async fn load_plugins(
         self: &Arc<Self>,
         definitions: &[ChainDefinition],
@@ -287,7 +293,7 @@ impl Assembler {
         }
         let mut preparations: HashMap<_, Arc<Preparation>> = HashMap::new();
         let mut tasks = JoinSet::new();
-        // With a common resolver, all stages of a table get the same version of a module.
+        // All stages share a resolver, so that they get the same version of a module.
         let resolver = Arc::new(self.catalog.resolver());
         for (position, order) in wanted.into_iter().enumerate() {
             let preparation = preparations.entry(order.preparation()).or_default().clone();
@@ -323,7 +329,7 @@ impl Assembler {
     }
 }
 
-/// The plugin of a stage, or the reason why its module cannot be fetched now.
+/// A stage's plugin; or, if its module cannot be fetched now, the hook that takes the plugin's place.
 type PluginOrReason = Result<Arc<Loaded>, Unavailable>;
 
 fn prepared(plugin: PluginOrReason) -> PreparedHook {
@@ -342,7 +348,7 @@ fn prepared(plugin: PluginOrReason) -> PreparedHook {
 struct OrderedPlugin {
     order: Order,
     loaded: Result<LoadedPlugin, StageErrorCause>,
-    /// Whether the stage may be built without this plugin.
+    /// Whether the stage may be built although this plugin cannot be loaded.
     may_fail: bool,
 }
 
@@ -360,7 +366,8 @@ impl OrderedPlugin {
         };
         match self.loaded {
             Ok(loaded) => {
-                // A fetch that was skipped is not an error if the previous module is available.
+                // If the module was not fetched because that was not allowed now, using the previous module is not an
+                // error.
                 let cause = loaded.fallback_cause.filter(|cause| !cause.is_not_fetched());
                 let tolerated = cause.map(|cause| (error(cause), Served::LastModules));
                 assembled.tolerated.extend(tolerated);
@@ -386,7 +393,7 @@ impl OrderedPlugin {
     }
 }
 
-/// A hook in place of a plugin whose module cannot be fetched. It is used until a table has the module.
+/// A hook that takes the place of a plugin whose module cannot be fetched, and fails each call with the reason.
 struct Unavailable {
     source: String,
     reason: String,

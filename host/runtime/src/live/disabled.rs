@@ -1,7 +1,7 @@
 //! Stages that an operator disables for some time.
 //!
-//! The live table is derived again from its own chains without reading, fetching or building anything. So disabling
-//! takes effect immediately, even if stores and registries are unreachable or definitions are invalid.
+//! To disable a stage, the live table is derived from itself: nothing is read, fetched or built. So the stage is
+//! disabled at once, even if stores and registries are unreachable or definitions are invalid.
 
 mod stages;
 
@@ -30,12 +30,12 @@ use crate::{Host, Moment, Table, host::Inner, live::assembly::address, live::exc
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DisabledStage {
-    /// The stage, by phase, chain and name: `Mutating:pods/images`.
+    /// The disabled stage, by phase, chain and name: `Mutating:pods/images`.
     pub stage: String,
-    /// Whether the stage is still called as in mode `Audit`: its answers are recorded but not enforced. If `false`, it
-    /// is not called.
+    /// If `true`, the disabled stage is called as in mode `Audit`: its answers are recorded but not enforced. If
+    /// `false`, it is not called.
     pub audit: bool,
-    /// The reason that the operator gave.
+    /// The reason that the operator gave for disabling the stage.
     pub reason: String,
     /// The user who disabled the stage; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,11 +49,11 @@ pub struct DisabledStage {
 /// The options for disabling a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disabling {
-    /// Whether the stage is still called, as in mode `Audit`.
+    /// Whether the disabled stage is called as in mode `Audit`. If not, it is not called at all.
     pub audit: bool,
-    /// The duration, 1 s to 24 h.
+    /// How long the stage is disabled, from 1 s to 24 h.
     pub duration: Duration,
-    /// The reason, which other users see; at most 1,000 characters.
+    /// The reason for disabling the stage, which other users see; at most 1,000 characters.
     pub reason: String,
     /// The user who disables the stage.
     pub by: Option<String>,
@@ -64,12 +64,12 @@ pub struct Disabling {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Switched {
-    /// The stage that was disabled or, after enabling it, the stage as it was disabled before.
+    /// The stage as it is disabled now. If the request was to enable it, the stage as it was disabled before.
     pub disabled: DisabledStage,
-    /// The previous state; absent if the stage was not disabled before.
+    /// How the stage was disabled before this request; absent if it was enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<DisabledStage>,
-    /// The reason why the change does not survive a restart; absent if it does.
+    /// The reason why the stage will be as before after a restart; absent if the request survives a restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_kept: Option<String>,
 }
@@ -78,10 +78,10 @@ pub struct Switched {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DisableError {
-    /// There is no stage of this name that can be disabled, enabled or steered in this way.
+    /// There is no stage of this name, or none for which the action is possible.
     #[error("{0}")]
     NotFound(String),
-    /// The state of the rollout does not allow the action.
+    /// The action is not possible in the current state of the candidate's rollout.
     #[error("{0}")]
     Conflict(String),
     /// The name of the stage is ambiguous, the duration is too short or too long, or the reason is empty or too long.
@@ -93,21 +93,22 @@ pub enum DisableError {
 const SHORTEST: Duration = Duration::from_secs(1);
 /// The longest time for which a stage can be disabled. To disable it for longer, change its definition.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
-/// The maximum number of characters of the reason.
+/// The maximum number of characters in the reason for disabling a stage.
 const LONGEST_REASON: usize = 1000;
 
-/// The number of names that an error lists. Further names are only counted.
+/// The maximum number of stage names that an error lists. The rest is only counted.
 const MOST_NAMES: usize = 30;
 
-/// The interval at which the system clock is compared with the end times of disabled stages. A timer is not enough,
-/// because the clock may be corrected, and runs on while the machine sleeps.
+/// How often the system clock is compared with the times at which disabled stages are enabled again. A timer alone is
+/// not enough, because the clock may be corrected, and goes on while the machine sleeps.
 const CLOCK_CHECK: Duration = Duration::from_secs(60);
 
 impl Host {
-    /// Disables a stage for some time: it is not called, or only audited. This takes effect with the next request, even
-    /// if definitions are invalid or stores are unreachable. It applies to the stage of this name in later tables, too.
-    /// It survives restarts if there is a directory for the [history](crate::HostBuilder::history). If the stage is
-    /// already disabled, the new options replace the previous ones.
+    /// Disables a stage for some time: it is not called, or only as in mode `Audit`. This takes effect with the next
+    /// request, even if definitions are invalid or stores are unreachable. It applies to the stage of this name in
+    /// later tables as well. It survives restarts if there is a directory for the
+    /// [history](crate::HostBuilder::history). If the stage is already disabled, the new options replace the previous
+    /// ones.
     ///
     /// # Errors
     ///
@@ -153,7 +154,7 @@ impl Host {
         })
     }
 
-    /// Enables a [disabled](Self::disable) stage early.
+    /// Enables a [disabled](Self::disable) stage before its time is over.
     ///
     /// # Errors
     ///
@@ -163,7 +164,7 @@ impl Host {
         let disabled = {
             let mut stages = self.0.disabled.lock();
             let disabled = stages.list();
-            // The live table may lack a disabled stage, so the names come from the list of disabled stages.
+            // The stage may have been removed from the live table, so its name is looked up among the disabled stages.
             let names = disabled.iter().map(|disabled| disabled.stage.clone());
             let name = resolve_stage(stage, names.collect(), &missing, "disabled stages are")?;
             stages.remove(|disabled, _| disabled.stage == name);
@@ -194,7 +195,8 @@ impl Host {
         for disabled in &ended {
             metrics::stage_disabled(&disabled.stage, false);
         }
-        // `keep` logs its own failures. If it fails, the next start enables these stages again.
+        // The result can be ignored, because `keep` logs its failures, and because the next start enables these stages
+        // as well.
         let _ = self.0.disabled.keep().await;
         ended.iter().for_each(log_end);
     }
@@ -209,8 +211,8 @@ impl Host {
     }
 }
 
-/// Enables stages when their time ends, logs exceptions that expire, begins the steps of rollouts, and aborts rollouts
-/// that reach a limit. Returns when the host is dropped.
+/// Enables stages when their time is over, logs exceptions that expire, begins the steps of rollouts, and aborts
+/// rollouts that reach a limit. Returns when the host is dropped.
 pub(crate) async fn follow_ends(
     host: Weak<Inner>,
     mut ends: watch::Receiver<Option<Instant>>,
@@ -249,9 +251,9 @@ fn addresses(table: &Table) -> Vec<String> {
         .collect()
 }
 
-/// Finds a stage's full name in a list. If the name is not in the list, the error consists of `missing` and similar
-/// names or, if no name is similar, of `missing`, `known` and all names. Whole names are compared, because names of BCS
-/// definitions may contain a `/`.
+/// Finds the full name of the stage with this id. If it is not in `names`, the error consists of `missing` and similar
+/// names. If no name is similar, it consists of `missing`, `known` and all names. Names are compared as a whole, not
+/// split at `/`, which the names of BCS definitions may contain.
 pub(crate) fn resolve_stage(
     id: &StageId,
     names: Vec<String>,

@@ -12,11 +12,11 @@ use crate::{
     status::metrics,
 };
 
-/// An exception in a table. The specification of each stage to which the exception applies has a copy of it.
+/// An exception of a table. Each stage to which the exception applies has a copy of it in its specification.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveException {
     pub(crate) definition: ExceptionDefinition,
-    /// A message for each stage that the exception names but that does not exist.
+    /// A message for each stage that the exception names although no such stage exists.
     pub(crate) unknown: Vec<String>,
 }
 
@@ -61,7 +61,8 @@ impl LiveException {
     }
 }
 
-/// Logs the problems that the exceptions in `before` did not have, and sets the metric of each exception's expiry time.
+/// Logs those problems of the exceptions in `now` that the exceptions in `before` did not have. Sets a metric for the
+/// expiry time of each exception.
 pub(crate) fn log_new(before: &[LiveException], now: &[LiveException], moment: Moment) {
     let expired = |live: &LiveException| (live.name().to_owned(), live.until());
     for live in now {

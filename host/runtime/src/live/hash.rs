@@ -10,9 +10,8 @@ use crate::{
     live::{assembly::Assembled, plugins::Loaded, stage::LiveChain},
 };
 
-/// Returns the digest of the definitions' texts, whatever the order of the definitions. The digest also covers the path
-/// of each entry in a shared store, because the path may be the entry's only name. It does not cover the paths of
-/// files.
+/// Returns the digest of the definitions' texts, which does not depend on their order. For a definition in a shared
+/// store, the digest includes the path, because its name may be nowhere else. For a definition file, it does not.
 pub(crate) fn of_definitions(set: &DefinitionSet) -> Digest {
     let of_file = |file: &DefinitionFile| {
         let place = match file.kind {
@@ -26,8 +25,9 @@ pub(crate) fn of_definitions(set: &DefinitionSet) -> Digest {
     Digest::of_parts(digests.iter().map(|digest| &digest.as_bytes()[..]))
 }
 
-/// Returns the digest of a table: its definitions, the order of its chains, and the module and settings of each plugin.
-/// It excludes what differs between replicas: configuration, revision numbers, times, paths and disabled stages.
+/// Returns the content hash of a table. It depends on the definitions, on the order of the chains, and on the module
+/// and the settings of each plugin. It does not depend on what differs between replicas: configuration, revision
+/// numbers, times, paths and disabled stages.
 pub(crate) fn of_table(definitions: Digest, assembled: &Assembled) -> Digest {
     let chain = |chain: &Arc<LiveChain>| format!("{}:{}", chain.phase, chain.name);
     let plugin = |(module, plugin): &(RevisionModule, Arc<Loaded>)| {
@@ -52,7 +52,8 @@ pub(crate) fn of_table(definitions: Digest, assembled: &Assembled) -> Digest {
     )
 }
 
-/// Returns the hash as the value of a metric: its first 48 bits, which a float represents exactly.
+/// Returns the content hash as the value of a metric, which is a float. It consists of the first 48 bits, which a float
+/// can represent exactly.
 pub(crate) fn number(hash: Digest) -> f64 {
     let bytes = hash.as_bytes().iter().take(6);
     bytes.fold(0.0, |number, byte| number * 256.0 + f64::from(*byte))

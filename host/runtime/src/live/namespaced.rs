@@ -5,28 +5,30 @@ use admittance_catalog::signature::{Source, SourcePattern};
 use admittance_definitions::{ChainDefinition, Mistake, StageDefinition};
 
 /// The modules, webhooks and grants that namespaced chains in stores may use besides expressions. A user who can write
-/// such a chain may decide about requests in its namespace, but not what this program reads and calls. Default: none.
+/// such a chain may decide about requests in its namespace, but not what this program reads and calls. So the default
+/// is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NamespacedChains {
-    /// The modules of plugins.
+    /// The modules that the plugins of namespaced chains may use.
     pub modules: Vec<SourcePattern>,
-    /// The webhooks that stages may call.
+    /// The webhooks that the stages of namespaced chains may call.
     pub webhooks: NamespacedWebhooks,
-    /// The grants that plugins may have. Plugins can read objects only in the chain's namespace. The grant to review
-    /// the access of any user also allows expressions to use the authorizer.
+    /// The grants that the plugins of namespaced chains may have. Such a plugin can read objects only in the chain's
+    /// namespace. If the grant to review the access of any user is among them, expressions may use the authorizer as
+    /// well.
     pub allow: Grants,
 }
 
 /// The webhooks that namespaced chains may call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NamespacedWebhooks {
-    /// No webhooks.
+    /// Namespaced chains may call no webhooks.
     #[default]
     None,
-    /// Services in the chain's namespace.
+    /// Namespaced chains may call webhooks that are services in their own namespace.
     OwnServices,
-    /// Any service and URL.
+    /// Namespaced chains may call webhooks that are services in any namespace, or have a URL.
     Any,
 }
 
@@ -35,8 +37,8 @@ keywords!(NamespacedWebhooks, "choice": None = "None", OwnServices = "OwnService
 const KEY: &str = "definitions[].kubernetes.namespaced";
 
 impl NamespacedChains {
-    /// Returns a mistake for each module, webhook or grant that is not allowed. A chain without a namespace may use
-    /// everything.
+    /// Returns a mistake for each module, webhook or grant that a namespaced chain uses but may not use. Returns none
+    /// for a chain without a namespace, which may use everything.
     pub fn mistakes(&self, chain: &ChainDefinition) -> Vec<Mistake> {
         let Some(namespace) = &chain.namespace else {
             return Vec::new();
@@ -57,7 +59,8 @@ impl NamespacedChains {
         mistakes
     }
 
-    /// Returns each forbidden use in a stage: the field, a description, and the configuration key that would allow it.
+    /// Returns what a stage uses although namespaced chains may not use it. Each item consists of the field, a
+    /// description, and the configuration key that would allow the use.
     fn forbidden_uses(
         &self,
         stage: &StageDefinition,
@@ -99,7 +102,7 @@ impl NamespacedChains {
         }
         for (part, plugin) in stage.plugins() {
             let place = part.path;
-            // A plugin whose source cannot be parsed is not allowed.
+            // A plugin is not allowed if its source cannot be parsed.
             let source = Source::from_reference(&plugin.source).ok();
             let is_allowed =
                 source.is_some_and(|source| self.modules.iter().any(|allowed| allowed.matches(&source)));

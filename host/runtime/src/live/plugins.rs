@@ -1,4 +1,4 @@
-//! Loads the plugins of live tables. Each is prepared and loaded once for all tables that use it.
+//! Loads the plugins of tables. A plugin that several tables use is prepared and loaded only once.
 
 mod loading;
 
@@ -26,52 +26,53 @@ use crate::{
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Progress {
-    /// Loading starts.
+    /// The host starts to load plugins.
     Started {
-        /// The number of stages with plugins.
+        /// The number of plugins to load.
         plugins: usize,
     },
     /// A module is being fetched.
     Fetching {
-        /// The reference of the module. Several modules may be fetched concurrently.
+        /// The reference of the module that is being fetched. Several modules may be fetched concurrently.
         reference: ModuleReference,
-        /// The number of bytes received so far.
+        /// The number of bytes of the module that were received so far.
         progress: Box<FetchProgress>,
     },
-    /// A plugin is about to be configured and compiled, because the store has no compiled form of it.
+    /// A plugin is going to be configured and compiled, because the store does not contain its compiled form.
     Preparing {
         /// The first chain that needs the plugin.
         chain: Arc<str>,
-        /// The name of the stage that needs the plugin.
+        /// The name of the first stage that needs the plugin.
         stage: Arc<str>,
-        /// The digest of the module.
+        /// The digest of the plugin's module.
         digest: Digest,
-        /// The size of the module in bytes.
+        /// The size of the plugin's module in bytes.
         size: usize,
     },
     /// A plugin is loaded.
     Loaded(Arc<Loaded>),
-    /// A plugin that is already in memory is reused.
+    /// A plugin need not be loaded, because it is in memory.
     Kept,
-    /// A plugin cannot be loaded. Loading continues with the others, so that all errors are reported together.
+    /// A plugin cannot be loaded. All other plugins are loaded nevertheless, so that all errors can be reported
+    /// together.
     Failed,
 }
 
-/// A loaded plugin. Lives as long as a table that contains it.
+/// A loaded plugin. It lives as long as any table that contains it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Loaded {
-    /// The first chain that needed the plugin.
+    /// The name of the chain that needed the plugin first.
     pub chain: Arc<str>,
-    /// The phase of the chain.
+    /// The phase of the chain that needed the plugin first.
     pub phase: Phase,
-    /// The name of the stage that first needed the plugin.
+    /// The name of the stage that needed the plugin first.
     pub stage: Arc<str>,
     /// The plugin's status in the admin API.
     pub status: PluginStatus,
     /// The kinds of objects that the plugin may read from the control plane.
     pub cluster: Vec<ClusterKind>,
-    /// The time that fetching, preparing and loading the plugin took.
+    /// How long it took to fetch, prepare and load the plugin.
     pub took: Duration,
     pub(crate) plugin: Arc<Plugin>,
     pub(crate) settings: String,
@@ -89,7 +90,7 @@ impl Loaded {
         format!("{} {} {:?}", self.status.digest, self.settings, self.config)
     }
 
-    /// Returns a digest of the module, the settings and the string `with`.
+    /// Returns a digest of the plugin's module, its settings and the string `with`.
     pub(crate) fn content_digest(&self, with: &str) -> Digest {
         Digest::of_parts([&self.status.digest, &self.settings, with].map(str::as_bytes))
     }
@@ -116,7 +117,8 @@ impl Loaded {
 pub(crate) struct Order {
     pub(crate) chain: Arc<str>,
     pub(crate) phase: Phase,
-    /// The name of the stage; for a member of a plugin group, `images/signed`.
+    /// The name of the stage that needs the plugin; for a member of a plugin group, with the member's name:
+    /// `images/signed`.
     pub(crate) stage: Arc<str>,
     pub(crate) location: Location,
     pub(crate) is_candidate: bool,
@@ -152,7 +154,8 @@ impl Order {
         }
     }
 
-    /// Returns the key by which stages share a preparation. Within a table, each reference resolves to one module.
+    /// Returns the key by which stages share a preparation. The reference can be a part of it, because each reference
+    /// leads to a single module within a table.
     pub(crate) fn preparation(&self) -> (ModuleReference, Option<Digest>, String, usize) {
         (
             self.reference.clone(),
@@ -175,10 +178,11 @@ impl Order {
     }
 }
 
-/// The digest of each module of the live table, by its source.
+/// For each source of a module in the live table, the digest of the module.
 pub(crate) type LiveModules = Arc<HashMap<String, Digest>>;
 
-/// The preparation that stages with the same module and settings share. Lives while a table is built.
+/// A module and its prepared plugin, which are shared by the stages with the same module and settings. Lives while a
+/// table is built.
 #[derive(Default)]
 pub(crate) struct Preparation {
     module: OnceCell<Module>,
@@ -188,14 +192,13 @@ pub(crate) struct Preparation {
 #[derive(Debug, Default)]
 pub(crate) struct Plugins(Mutex<HashMap<Key, Vec<Weak<Loaded>>>>);
 
-/// The digest of a plugin's module, the plugin's settings, and the name of its stage.
+/// The key of a loaded plugin: the digest of its module, its settings, and the name of its stage.
 type Key = (String, String, String);
 
 pub(crate) struct LoadedPlugin {
     pub(crate) plugin: Arc<Loaded>,
     pub(crate) is_new: bool,
-    /// The reason why the current plugin could not be loaded; `None` unless the plugin of the live table is used
-    /// instead.
+    /// If the plugin of the live table is used because the current one could not be loaded: the reason for that.
     pub(crate) fallback_cause: Option<StageErrorCause>,
 }
 
@@ -278,7 +281,8 @@ impl Plugins {
         Ok(self.keep(loaded))
     }
 
-    /// If loading failed temporarily, returns the plugin of the live table instead.
+    /// Returns the result of loading a plugin. If loading has failed with a temporary error, returns the plugin of the
+    /// live table instead if there is one.
     pub(crate) fn or_live_plugin(
         &self,
         loaded: Result<LoadedPlugin, StageErrorCause>,
@@ -314,7 +318,7 @@ impl Plugins {
         })
     }
 
-    /// Finds the plugin with the same configuration in the live table.
+    /// Finds the plugin in the live table that has the same source and configuration.
     fn find_live(&self, order: &Order, live: &LiveModules) -> Option<Arc<Loaded>> {
         let source = order.reference.to_string();
         let digest = *live.get(&source)?;
@@ -356,7 +360,7 @@ impl Plugins {
         }
     }
 
-    /// Returns the number of plugins in memory, including the plugins of tables that only requests in flight use.
+    /// Returns the number of plugins in memory. It includes plugins of tables that only requests in flight use.
     pub(crate) fn count(&self) -> usize {
         let plugins = self.0.lock();
         let live = |loaded: &&Weak<Loaded>| loaded.strong_count() > 0;

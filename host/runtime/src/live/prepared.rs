@@ -10,7 +10,7 @@ use crate::{
     live::state::TableState,
 };
 
-/// The time for which a requested change waits to go live before the request returns.
+/// How long a request to change definitions waits for the change to go live before it returns.
 const GO_LIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct PreparedTable {
@@ -21,13 +21,14 @@ pub(crate) struct PreparedTable {
 
 #[derive(Default)]
 pub(crate) struct PreparedTables {
-    /// The table of the newest definitions; `None` if that table is live.
+    /// The table with the newest definitions, which waits to go live; `None` if it is live already.
     newest: Option<PreparedTable>,
     earlier: Option<PreparedTable>,
 }
 
 impl PreparedTables {
-    /// Moves the newest table to `earlier`. Called when the live table contains the newest definitions.
+    /// Called when the live table contains the newest definitions. The table that waited as the newest one becomes the
+    /// earlier one.
     pub(crate) fn retire_newest(&mut self) {
         if let Some(newest) = self.newest.take() {
             self.earlier = Some(newest);
@@ -67,22 +68,24 @@ pub(crate) struct PreparedHashes {
     pub(crate) earlier: Option<Digest>,
 }
 
-/// The tables that a host could serve, by their content hashes.
+/// The tables that a host could serve at once, by their content hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Prepared {
-    /// The hash of the live table.
+    /// The content hash of the live table.
     pub live: Digest,
-    /// The hash of the newest table; equal to `live` if no table waits.
+    /// The content hash of the newest table, which waits to go live. If no table waits, the hash of the live table.
     pub newest: Digest,
-    /// The hash of an earlier table that also waits, if there is one.
+    /// The content hash of a table that was the newest before, and still waits to go live; `None` if there is no such
+    /// table.
     pub earlier: Option<Digest>,
-    /// The reason why none of these tables contains all of the newest definitions.
+    /// The reason why not even the newest table contains all of the newest definitions; `None` if it does.
     pub problem: Option<String>,
 }
 
 impl Host {
-    /// Returns the tables that this host could serve; [`go_live_with`](Self::go_live_with) makes one live.
+    /// Returns the tables that this host could serve at once. [`go_live_with`](Self::go_live_with) makes one of them
+    /// live.
     pub fn prepared(&self) -> Prepared {
         let (hash, live) = (self.hash(), self.0.live.load());
         Prepared {
@@ -93,7 +96,8 @@ impl Host {
         }
     }
 
-    /// Goes live with the prepared table of this content hash. Returns whether a table with this hash is live now.
+    /// Goes live with the prepared table that has this content hash. Returns whether a table with this hash is live
+    /// now.
     pub async fn go_live_with(&self, hash: Digest) -> bool {
         let mut state = self.0.state.lock().await;
         let is_newest = state.prepared.hashes().newest == Some(hash);
@@ -108,16 +112,16 @@ impl Host {
         let is_stale = !is_newest && state.prepared.newest.is_none();
         drop(state);
         self.log_change();
-        // The newest definitions are in the table that was just replaced, and no longer in a waiting one, so they must
-        // be read again.
+        // Only the table that was just replaced contained the newest definitions, so they have to be read again to
+        // build a table.
         if is_stale {
             self.0.reread.notify_one();
         }
         true
     }
 
-    /// Goes live with a table. Keeps it waiting instead if the program decides when tables go live and this table has a
-    /// new content hash.
+    /// Goes live with a table. If the program decides when tables go live, keeps the table waiting instead, unless its
+    /// content hash is that of the live table.
     pub(crate) async fn offer(
         &self,
         state: &mut TableState,
@@ -137,7 +141,8 @@ impl Host {
         self.table()
     }
 
-    /// Waits up to [`GO_LIVE_TIMEOUT`] for a table with this content hash to go live. Returns whether it is live.
+    /// Waits until a table with this content hash is live, but at most for [`GO_LIVE_TIMEOUT`]. Returns whether it is
+    /// live.
     pub(crate) async fn until_live(&self, hash: Digest) -> bool {
         let mut changes = self.changes();
         let live = async { while self.hash() != hash && changes.changed().await.is_ok() {} };

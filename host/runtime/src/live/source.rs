@@ -29,12 +29,12 @@ use crate::{
     live::stage::LiveChain,
 };
 
-/// The inputs of tables. Background builds use a clone.
+/// What tables are built from. A build in the background uses a clone of it.
 #[derive(Clone)]
 pub(crate) struct Source {
     pub(crate) stores: Arc<Stores>,
     pub(crate) given: Vec<ChainDefinition>,
-    /// The chains that the embedding program defined in code. They precede the chains of definitions.
+    /// The chains that the embedding program defined in code. They come before the chains of definitions.
     pub(crate) chains: Arc<[Chain]>,
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
@@ -43,11 +43,12 @@ pub(crate) struct Source {
     pub(crate) observer: Arc<Observer>,
     /// The maximum size of the module store in bytes; `None` for no limit.
     pub(crate) store_limit: Option<u64>,
-    /// The fingerprint of the module files at the last attempt to build a table from them.
+    /// The fingerprint of the module files when a table was last built from them, or its build was tried.
     pub(crate) modules: Fingerprint,
-    /// The number of the current input. A table that was built from an earlier input is outdated.
+    /// The number of this state of the definitions. It increases with each read, so that plans and builds from an
+    /// earlier state are recognized as outdated.
     pub(crate) version: u64,
-    /// The modules to refresh, each with its interval.
+    /// The modules that are refreshed on a schedule, each with its interval.
     pub(crate) refreshed: Vec<(ModuleReference, Duration)>,
     pub(crate) on_bad: OnBadDefinition,
     pub(crate) namespaced: Arc<NamespacedChains>,
@@ -58,7 +59,7 @@ pub(crate) struct Source {
 
 pub(crate) struct Input {
     contents: Contents,
-    /// The definitions that were read, and the last known ones of stores that could not be read.
+    /// The definitions that were read. For a store that could not be read, its last known definitions.
     known: Usable,
     modules: Fingerprint,
     refreshed: Vec<(ModuleReference, Duration)>,
@@ -72,29 +73,30 @@ pub(crate) struct BuiltTable {
     pub(crate) files: Vec<RevisionFile>,
     pub(crate) exceptions: Vec<LiveException>,
     pub(crate) hash: Digest,
-    /// The definitions that are invalid, or whose modules cannot be fetched.
+    /// The definitions that are invalid or whose modules cannot be fetched, so that they are not served as they are
+    /// written.
     pub(crate) bad: Vec<BadDefinition>,
-    /// Whether a missing module was not requested from the servers that may have it.
+    /// Whether a module is missing because the build was not allowed to request it from a server.
     pub(crate) lacks_modules: bool,
 }
 
 #[derive(Debug)]
 pub(crate) enum Purpose<'a> {
-    /// The table is the first one of this process.
+    /// The first table of this process is built.
     Start,
-    /// The table contains the current definitions.
+    /// A table is built from the current definitions.
     Follow,
-    /// The table contains a requested change to these definition files.
+    /// A table is built for a requested change, which writes these definition files.
     Change(&'a [PathBuf]),
 }
 
-/// The time for which a start waits for an unreachable store.
+/// How long a start waits for a store that cannot be reached.
 const START_PATIENCE: Duration = Duration::from_secs(5);
 const READ_PAUSE: Duration = Duration::from_millis(500);
 
 impl Source {
-    /// Reads the definitions for the first table. Waits a few seconds for unreachable stores, which may not be
-    /// connected yet.
+    /// Reads the definitions for the first table. If a store cannot be reached, perhaps because it is not connected
+    /// yet, waits for it for a few seconds.
     pub(crate) async fn read_first(&mut self) -> Result<Usable, Error> {
         let latest = Instant::now() + START_PATIENCE;
         loop {
@@ -111,13 +113,15 @@ impl Source {
         self.record(self.input(contents).await?)
     }
 
-    /// Checks the definitions, and takes a fingerprint of the module files that they name.
+    /// Checks the definitions, and takes a fingerprint of the module files that they refer to.
     pub(crate) async fn input(&self, contents: Contents) -> Result<Input, Error> {
-        // The last known definitions of an unreachable store are included, so that their modules are still watched.
+        // The last known definitions of an unreachable store are included, so that the modules of its stages are
+        // watched.
         let known = self.usable(self.stores.set_after_reading(&contents)).await?;
         let served = known.served();
         let (modules, refreshed, is_current) = blocking(move || {
-            // If the definitions are invalid, no modules are watched: the definitions have to change first.
+            // If the definitions are invalid, no module files are watched, because no table can be built before the
+            // definitions change.
             let chains = served.chains().unwrap_or_default();
             let plugins = || chains.iter().flat_map(plugins);
             let modules = Fingerprint::read(plugins().flat_map(files));
@@ -125,7 +129,8 @@ impl Source {
             (modules, refreshed.collect(), served.is_current())
         })
         .await?;
-        // The watch does not report files that changed before the fingerprint was taken, so they must be read again.
+        // The watch does not report a file that changed before the fingerprint was taken. If one did, the cached
+        // content is dropped, so that the file is read again.
         let known = if is_current { known } else { known.uncached() };
         Ok(Input {
             contents,
@@ -135,7 +140,8 @@ impl Source {
         })
     }
 
-    /// Records the input of the next table. Returns its definitions, or the error of a store that could not be read.
+    /// Records the input as the one from which the next table is built. Returns its definitions, or the error of a
+    /// store that could not be read.
     pub(crate) fn record(&mut self, input: Input) -> Result<Usable, Error> {
         self.version += 1;
         self.stores.set_known(&input.contents);
@@ -149,8 +155,8 @@ impl Source {
         blocking(move || set.usable_if(&in_force, on_bad, &|chain| namespaced.mistakes(chain))).await
     }
 
-    /// Returns why these definitions cannot all be used as they are written, as far as that is known without building a
-    /// table.
+    /// Returns the reasons why these definitions cannot all be used as they are written. Finds those that can be found
+    /// without building a table.
     pub(crate) async fn mistakes_in(&self, usable: Usable) -> Option<Error> {
         let served = usable.served();
         match blocking(move || served.definitions().map(drop)).await {
@@ -166,7 +172,8 @@ impl Source {
         self.live_modules = Arc::new(modules.collect::<HashMap<_, _>>());
     }
 
-    /// Returns the digest of the inputs at the last attempt to build a table.
+    /// Returns a digest of the definitions and the module files from which a table was last built, or its build was
+    /// tried.
     pub(crate) fn inputs(&self) -> String {
         let mut parts: Vec<Vec<u8>> = vec![self.modules.digest().to_vec()];
         for content in self.stores.known_content() {
@@ -182,12 +189,14 @@ impl Source {
 
     /// Builds a table of these definitions, as far as that is possible now:
     ///
-    /// - An entry whose stages cannot be built is left out, unless the same version is already in force.
+    /// - A store's entry whose stages cannot be built is left out, unless the same version of it is already in force.
     /// - A file whose modules cannot be fetched now is served in its previous version.
     /// - A version that is already in force is served with its last modules; stages without a module fail. At a start
     ///   [without modules](crate::HostBuilder::start_without_modules), all definitions are served in this way.
     ///
-    /// The error contains all other mistakes, and all mistakes in the files of a change.
+    /// # Errors
+    ///
+    /// Fails because of all other mistakes, and of all mistakes in the files that a change writes.
     pub(crate) async fn build(
         &self,
         mut usable: Usable,
@@ -242,7 +251,8 @@ impl Source {
         }
     }
 
-    /// Decides what is served instead of a file whose stages cannot be built; returns `None` if no table can be built.
+    /// Returns what is served instead of a definition file whose stages cannot be built; `None` if no table can be
+    /// built.
     fn served_instead(
         &self,
         usable: &Usable,
@@ -263,8 +273,8 @@ impl Source {
         }
     }
 
-    /// Returns whether `served` lacks a stage that is in force and still exists in the `whole` definitions. Such a
-    /// stage may have moved to a file that cannot be used yet.
+    /// Returns whether `served` lacks a stage that is in force and that the `whole` definitions contain. Such a stage
+    /// may have moved to a file that cannot be used yet.
     async fn loses_stages(&self, whole: &DefinitionSet, served: &DefinitionSet) -> Result<bool, Error> {
         let (whole, served, in_force) = (whole.clone(), served.clone(), self.in_force.clone());
         blocking(move || {
@@ -327,7 +337,7 @@ impl Source {
     }
 }
 
-/// Returns the definitions of these stages, without duplicates, each with the errors of its stages.
+/// Returns the definitions that contain these stages, without duplicates. Each has the errors of its stages as reasons.
 fn bad_of(tolerated: &[(StageError, Served)]) -> Vec<BadDefinition> {
     let mut bad: BTreeMap<&str, BadDefinition> = BTreeMap::new();
     for (error, served) in tolerated {
@@ -395,7 +405,7 @@ fn revision_files(set: &DefinitionSet) -> Vec<RevisionFile> {
     set.files().iter().map(file).collect()
 }
 
-/// Runs blocking work, such as reading files and checking definitions, on another thread.
+/// Runs work that blocks, such as reading files and checking definitions, on another thread.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
@@ -407,7 +417,7 @@ pub(crate) fn plugins(chain: &ChainDefinition) -> impl Iterator<Item = &PluginDe
     plugins.map(|(_, plugin)| plugin)
 }
 
-/// Returns the files of a plugin: its module, the signatures next to it, and the files that contain its settings.
+/// Returns the files that a plugin depends on: its module, the signatures next to it, and the files with its settings.
 fn files(plugin: &PluginDefinition) -> Vec<PathBuf> {
     let mut files = plugin.read_from.clone();
     let ModuleReference::File(path) = &plugin.source else {

@@ -11,7 +11,8 @@ use crate::{
     status::statistics::StageStatistics,
 };
 
-/// A stage of a live table with its state in the host: statistics, candidate, rollout, and whether it is disabled.
+/// A stage of a live table, with what the host keeps for it: statistics, candidate, rollout, and whether it is
+/// disabled.
 #[derive(Clone, Debug)]
 pub struct LiveStage {
     stage: Stage,
@@ -65,7 +66,8 @@ impl LiveStage {
         self.trial()?.rollout.as_ref()
     }
 
-    /// Returns the hook that calls the candidate for its share of the requests; `None` if the candidate has no rollout.
+    /// Returns the hook that calls the candidate for its share of the requests, and the plugin for the rest; `None` if
+    /// the candidate has no rollout.
     fn deciding(&self) -> Option<HookWithCandidate> {
         let share = self.progress.as_ref()?.share(self.rollout()?)?;
         Some(self.shadowed.as_ref()?.deciding(share))
@@ -119,7 +121,7 @@ pub(crate) fn with_disabled(chain: &Arc<LiveChain>, disabled: &Stages) -> Arc<Li
     Arc::new(changed)
 }
 
-/// Describes the first stage of these chains that calls a server; `None` if there is none.
+/// Returns a description of the first stage in these chains that calls a server; `None` if there is no such stage.
 pub(crate) fn stage_calling_server(chains: &[&LiveChain]) -> Option<String> {
     chains.iter().find_map(|chain| {
         let stage = chain.stages.iter().find(|stage| stage.prepared.calls_server)?;

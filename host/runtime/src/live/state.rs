@@ -17,7 +17,7 @@ use crate::{
     status::{HistoryStatus, metrics},
 };
 
-/// The live table and its status. It is replaced as a whole, so that readers see a consistent state.
+/// The live table and its status. It is replaced as a whole, so that whoever reads it sees a consistent state.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveState {
     pub(crate) table: Arc<Table>,
@@ -29,13 +29,13 @@ pub(crate) struct LiveState {
     pub(crate) revisions: Arc<[Arc<HistoryEntry>]>,
 }
 
-/// The inputs of tables, the history, and the tables that wait to go live.
+/// What tables are built from, the history, and the tables that wait to go live.
 pub(crate) struct TableState {
     pub(crate) source: Source,
     pub(crate) history: History,
     /// The tables that wait until the program lets them go live.
     pub(crate) prepared: PreparedTables,
-    /// The problem of the definitions that the newest rollback replaced. It remains until they change.
+    /// The problem of the definitions that the newest rollback replaced. It is reported until those definitions change.
     pub(crate) replaced_problem: Option<TableProblem>,
 }
 
@@ -46,8 +46,8 @@ impl TableState {
             .or_else(|| self.history.last().map(|last| &**last))
     }
 
-    /// Returns whether the newest table has these definitions and plugins. If that is the live table, the waiting table
-    /// is retired.
+    /// Returns whether the newest table has the same definitions and plugins as `entry`. If the live table is that
+    /// table, a table that waits is no longer the newest one.
     pub(crate) fn is_newest(&mut self, entry: &HistoryEntry) -> bool {
         if self.history.is_newest(entry) {
             self.prepared.retire_newest();
@@ -77,7 +77,8 @@ impl TableState {
 }
 
 impl Host {
-    /// Changes the live state; returns the previous one. The caller's `_lock` keeps changes from overlapping.
+    /// Changes the live state, and returns the previous state. The caller holds the lock `_lock`, so that there are no
+    /// concurrent changes.
     fn change_live(&self, _lock: &Stages, change: impl FnOnce(&mut LiveState)) -> Arc<LiveState> {
         let before = self.0.live.load_full();
         let mut live = (*before).clone();
@@ -89,7 +90,8 @@ impl Host {
         before
     }
 
-    /// Goes live with a table, and adds it to the history. If writing fails, the table is live nevertheless.
+    /// Goes live with a table, and adds it to the history. If the history cannot be written, the table is live
+    /// nevertheless.
     pub(crate) async fn go_live(
         &self,
         state: &mut TableState,
@@ -136,7 +138,7 @@ impl Host {
         table
     }
 
-    /// Derives the live table again, with these disabled stages and the current shares of candidates.
+    /// Derives the live table from itself with these disabled stages, and with the current shares of the candidates.
     pub(crate) fn apply_disabled(&self, stages: &Stages) {
         let table = Arc::new(self.table().with_disabled(stages));
         metrics::stages_live(&table.chains);
@@ -159,7 +161,8 @@ impl Host {
         });
     }
 
-    /// Returns the problem after a build. If servers were not asked for missing modules, the previous problem remains.
+    /// Returns the problem that remains after a build. If missing modules were not requested from servers, that is the
+    /// previous problem.
     pub(crate) fn problem_of(&self, built: &BuiltTable) -> Option<TableProblem> {
         if built.lacks_modules {
             return self.0.live.load().problem.clone();
@@ -171,7 +174,7 @@ impl Host {
         TableProblem::of_bad(bad, self.0.live.load().problem.as_ref())
     }
 
-    /// Logs how the problem has changed. Called after the status shows the change.
+    /// Logs how the problem has changed since `before`. Called when the status shows the change.
     fn log_problem(&self, before: &LiveState) {
         log_bad(before.problem.as_ref(), self.0.live.load().problem.as_ref());
     }

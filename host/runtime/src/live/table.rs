@@ -18,7 +18,7 @@ use crate::{
     status::{ChainStatus, ExceptionStatus},
 };
 
-/// A table of live chains. A request uses one table until it ends, so it never sees a partial change.
+/// A table of live chains. Each request uses a single table until it ends, so it never sees half of a change.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Table {{ revision: {revision:?}, chains: {chains:?}, request_timeout: {request_timeout:?}, .. }}")]
 pub struct Table {
@@ -31,9 +31,10 @@ pub struct Table {
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) request_timeout: Duration,
-    /// The observer of outcomes; `None` for a table that serves no requests.
+    /// The observer of the table's outcomes; `None` if the table serves no requests.
     pub(crate) observer: Option<Arc<Observer>>,
-    /// The table's slot in memory, which derived tables share; `None` for a table that serves no requests.
+    /// The slot that the table takes in memory, shared with the tables that are derived from it; `None` if the table
+    /// serves no requests.
     pub(crate) _slot: Option<Arc<OwnedSemaphorePermit>>,
 }
 
@@ -50,7 +51,7 @@ impl Table {
         }
     }
 
-    /// Creates a table of these chains. It serves no requests, so its outcomes are not observed.
+    /// Creates a table that consists of these chains. It serves no requests, so nothing observes its outcomes.
     pub(crate) fn unobserved(source: &Source, chains: Vec<Arc<LiveChain>>) -> Self {
         Self {
             revision: 0,
@@ -67,12 +68,12 @@ impl Table {
         }
     }
 
-    /// Returns the revision number, from 1.
+    /// Returns the number of the table's revision. The first revision has number 1.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Returns the content hash. Tables with the same hash give the same verdicts.
+    /// Returns the content hash of the table. Two tables with the same hash give the same verdicts.
     pub fn hash(&self) -> Digest {
         self.hash
     }
@@ -82,12 +83,12 @@ impl Table {
         self.chains.iter().map(|chain| &**chain)
     }
 
-    /// Returns the plugins in the chains, including candidates.
+    /// Returns the plugins of the table's stages, including the plugins of candidates.
     pub fn plugins(&self) -> &[Arc<Loaded>] {
         &self.plugins
     }
 
-    /// Returns the chain of this phase and name.
+    /// Returns the chain with this phase and name; `None` if the table does not contain it.
     pub fn chain(&self, phase: Phase, name: &str) -> Option<&Chain<LiveStage>> {
         Some(&**self.chains.get(self.index.position(phase, name)?)?)
     }
@@ -97,7 +98,7 @@ impl Table {
         stages.filter_map(|stage| stage.rollout().cloned())
     }
 
-    /// Returns this table with these disabled stages and the current shares of candidates.
+    /// Returns this table, but with these disabled stages and with the current shares of the candidates.
     pub(crate) fn with_disabled(&self, disabled: &Stages) -> Self {
         let chains = self.chains.iter().map(|chain| with_disabled(chain, disabled));
         Self {
@@ -106,7 +107,8 @@ impl Table {
         }
     }
 
-    /// Returns whether a chain may match a request with this outline. If none can, the body need not be read.
+    /// Returns whether any chain may match a request of which only this outline is known. If not, the request's body
+    /// need not be read.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
         match self.index.candidates_of(outline) {
             Some(positions) => self.chains_at(positions).any(|chain| chain.may_match(outline)),
@@ -119,7 +121,7 @@ impl Table {
         chains.filter_map(|position| self.chains.get(position).map(|chain| &**chain))
     }
 
-    /// Passes the request through every chain that matches it, within the host's request timeout.
+    /// Passes the request through all chains that match it, within the host's request timeout.
     pub async fn admit(&self, request: Request) -> Outcome {
         self.admit_by(request, &Selection::All, self.request_timeout)
             .await
@@ -155,7 +157,8 @@ impl Table {
         evaluation.finish()
     }
 
-    /// Combines an outcome with its request, which entered the chains at `started`, for observers.
+    /// Combines the outcome of a request with what an observer needs to know about the request. `started` is the time
+    /// at which the request entered the chains.
     pub(crate) fn observed<'o>(
         &self,
         request: Request,

@@ -1,4 +1,4 @@
-//! Reports whether individual definitions are live. Stores show this to the authors of the definitions.
+//! Reports which versions of definitions are live. Stores show this to the authors of the definitions.
 
 use std::{collections::HashMap, path::Path, sync::atomic::Ordering};
 
@@ -7,17 +7,17 @@ use tokio::sync::watch;
 
 use crate::{Host, Origin, live::TableProblem};
 
-/// Whether a version of a definition is live.
+/// Whether a version of a definition is live, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VersionState {
-    /// The version is in the live table.
+    /// This version of the definition is live.
     Live,
-    /// The version is invalid, or its modules cannot be fetched.
+    /// This version of the definition is invalid, or its modules cannot be fetched.
     Bad(BadDefinition),
-    /// The previous table is live. No table can be built from all definitions together, for these reasons.
+    /// The previous table stays live, because no table can be built from all definitions together, for these reasons.
     Blocked(Vec<String>),
-    /// An earlier revision is live after a rollback.
+    /// This version is not live because a rollback has restored an earlier revision.
     RolledBack,
 }
 
@@ -27,10 +27,10 @@ impl Host {
         self.0.changes.subscribe()
     }
 
-    /// Returns the state of each of these versions of definitions; `None` if no table was built from the version yet.
+    /// Returns for each of these versions of definitions whether it is live; `None` if no table was built from it yet.
     pub fn version_states(&self, versions: &[DefinitionFile]) -> Vec<Option<VersionState>> {
-        // The known content is read before the live table. So if no build is running, the live table or its problem
-        // covers every version in that content.
+        // The known content is read before the live table. If no build is running, each version in that content is
+        // either in the live table or explained by its problem.
         let known = self.0.stores.known_content();
         let is_building = self.0.building.load(Ordering::Acquire) > 0;
         let live = self.0.live.load_full();
@@ -73,8 +73,8 @@ impl Host {
     }
 }
 
-/// Returns whether a definition with a problem is served in its current version: with the modules that its stages used
-/// last, or with stages that fail because they lack their modules.
+/// Returns whether a definition with a problem is nevertheless served in its newest version: either with the modules
+/// that its stages used last, or with stages that fail because they lack their modules.
 fn keeps_version(served: Served) -> bool {
     matches!(served, Served::LastModules | Served::FailingStages)
 }

@@ -1,5 +1,5 @@
-//! Decides on which table replicas agree: no replica serves a change before all have prepared it. This module only
-//! decides; [`replicas`](crate::replicas) waits and communicates.
+//! Decides on which table the replicas agree, so that no replica serves a change before all have prepared it. This
+//! module only decides; [`replicas`](crate::replicas) waits and communicates.
 
 use admittance_admission::{Digest, Moment};
 use schemars::JsonSchema;
@@ -13,17 +13,19 @@ use crate::RolloutProgress;
 pub struct Report {
     /// The content hash of the table that the replica serves.
     pub live: Digest,
-    /// The hash of the newest table that the replica could serve; equal to `live` if no other table is prepared.
+    /// The content hash of the newest table that the replica could serve at once; equal to `live` if that table is
+    /// live.
     pub prepared: Digest,
-    /// The hash of an earlier table that the replica could also serve. The replicas may already have agreed on it.
+    /// The content hash of an earlier table that the replica could also serve at once. It is reported because the
+    /// replicas may have agreed on it before the newest table was prepared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Digest>,
-    /// The time at which the replica first made this report.
+    /// The time at which the replica first reported these tables and this problem.
     pub since: Moment,
-    /// The reason why the replica has not prepared all of the newest definitions.
+    /// The reason why the replica has not prepared all of the newest definitions; absent if it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// The progress of the rollouts in the live table.
+    /// The progress of the rollouts in the replica's live table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rollouts: Vec<RolloutProgress>,
 }
@@ -33,7 +35,7 @@ impl Report {
         self.live == target || self.prepared == target || self.earlier == Some(target)
     }
 
-    /// Returns whether both reports have the same tables and problem.
+    /// Returns whether both reports have the same tables and the same problem.
     pub fn is_like(&self, other: &Self) -> bool {
         let parts = |report: &Self| {
             (
@@ -47,10 +49,10 @@ impl Report {
     }
 }
 
-/// A replica, as known to another replica.
+/// A replica, as another replica knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replica {
-    /// The name, unique among the replicas of an installation.
+    /// The name of the replica, unique among the replicas of an installation.
     pub name: String,
     /// Whether the replica has renewed its entry in time.
     pub is_alive: bool,
@@ -60,30 +62,31 @@ pub struct Replica {
     pub report: Report,
 }
 
-/// The decision that follows from the reports of all replicas.
+/// What follows from the reports of all replicas about the table that they should serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// All voters serve the target, or are about to, and no voter has prepared another table.
+    /// The target stays as it is: all voters have it, and no voter has prepared a different table.
     Agreed,
-    /// This table becomes the target: the leader publishes it, and then every replica goes live with it.
+    /// The table with this content hash becomes the target. The leader publishes it, and then every replica goes live
+    /// with it.
     Switch(Digest),
     /// These voters have not prepared the table that the others wait to go live with.
     Waiting(Vec<Missing>),
 }
 
-/// A replica that others wait for.
+/// A replica that has not prepared a table with which others wait to go live.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// The name of the replica.
+    /// The name of the replica that the others wait for.
     pub replica: String,
-    /// The hash of the table that the replica has not prepared.
+    /// The content hash of the table that the replica has not prepared.
     pub hash: Digest,
-    /// The reason that the replica reported; `None` if it reported none.
+    /// The reason that the replica reported; `None` if it reported none and is probably still preparing.
     pub problem: Option<String>,
 }
 
 impl Missing {
-    /// Describes the replica and its reason as a sentence without a full stop.
+    /// Describes in a sentence which table the replica has not prepared, and why. The sentence has no full stop.
     pub fn sentence(&self) -> String {
         let Self {
             replica,
@@ -98,10 +101,11 @@ impl Missing {
     }
 }
 
-/// Decides from the last published target and the reports of all replicas.
+/// Decides which table the replicas should serve, given the target that was published last and the reports of all
+/// replicas.
 ///
-/// The voters are the live replicas that have the target, because only these answer requests. So a new or late replica
-/// does not delay the others. Without voters, the leader's live table becomes the target.
+/// Only replicas that are alive and have the target vote, because only these answer requests. So the others do not wait
+/// for a replica that is new or late. If no replica has the target, the leader's live table becomes the target.
 pub fn agreement(target: Option<Digest>, replicas: &[Replica]) -> Agreement {
     let alive = || replicas.iter().filter(|replica| replica.is_alive);
     let voters: Vec<&Replica> = alive()
@@ -131,7 +135,8 @@ pub fn agreement(target: Option<Digest>, replicas: &[Replica]) -> Agreement {
     Agreement::Waiting(missing.collect())
 }
 
-/// Returns the table, other than the target, that most voters have prepared. In a tie, the leader's table counts.
+/// Of the tables that are not the target, returns the one that most voters have prepared. If several have the same
+/// number, the leader's counts.
 fn most_prepared(target: Option<Digest>, voters: &[&Replica]) -> Option<Digest> {
     let others = voters
         .iter()
@@ -147,7 +152,7 @@ fn most_prepared(target: Option<Digest>, voters: &[&Replica]) -> Option<Digest> 
     hashes.max_by_key(|hash| (weight(*hash), *hash))
 }
 
-/// The state of the replicas of an installation, as one of them sees it.
+/// The state of the replicas of an installation, as one of the replicas sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicasStatus {
@@ -155,46 +160,46 @@ pub struct ReplicasStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub target: Option<Digest>,
-    /// Why replicas do not go live with a prepared table: a sentence for each replica that they wait for.
+    /// For each replica because of which no replica goes live with a prepared table: a sentence with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<String>,
-    /// The reason why this replica does not know the tables of the others; absent if it does.
+    /// The reason why this replica does not know the tables of the others; absent if it knows them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// The replicas, sorted by name.
+    /// The replicas of the installation, sorted by name.
     pub replicas: Vec<ReplicaStatus>,
 }
 
-/// A replica of an installation.
+/// A replica of an installation, as one of the replicas sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaStatus {
     /// The name of the replica.
     pub name: String,
-    /// Whether the replica wrote this status.
+    /// Whether this is the replica that answers the status request.
     #[serde(rename = "self")]
     pub is_self: bool,
     /// Whether the replica is the leader.
     pub leader: bool,
     /// Whether the replica has renewed its entry in time.
     pub alive: bool,
-    /// Whether the replica serves the target.
+    /// Whether the replica serves the table on which the replicas have agreed.
     pub ready: bool,
     /// The content hash of the table that the replica serves.
     #[schemars(with = "String")]
     pub live: Digest,
-    /// The hash of the newest table that the replica could serve.
+    /// The content hash of the newest table that the replica could serve at once.
     #[schemars(with = "String")]
     pub prepared: Digest,
     /// The time at which the replica first reported these tables.
     pub since: Moment,
-    /// The reason why the replica has not prepared all of the newest definitions.
+    /// The reason why the replica has not prepared all of the newest definitions; absent if it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
 impl ReplicaStatus {
-    /// Returns the status of a replica. `own` is the name of the replica that creates the status.
+    /// Returns the status of a replica. `own` is the name of the replica that returns the status.
     pub fn new(replica: &Replica, own: &str, target: Option<Digest>) -> Self {
         let Report {
             live,
@@ -217,7 +222,7 @@ impl ReplicaStatus {
     }
 }
 
-/// Returns whether a replica with this live table may answer requests: the live table must be the target.
+/// Returns whether a replica with this live table may answer requests, which is so if the live table is the target.
 pub fn is_ready(target: Option<Digest>, live: Digest) -> bool {
     target.is_none_or(|target| target == live)
 }

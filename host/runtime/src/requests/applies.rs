@@ -1,4 +1,4 @@
-//! Explains which live chains and stages apply to a request, and why others do not.
+//! Explains which live chains and stages apply to a request, and why the others do not.
 
 use admittance_admission::{
     Authorizer, Deadline, EvaluationSources, LabelSelector, Labels, MatchConditions, Mode, NamespaceSelector,
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Host, Table, live::stage::LiveChain};
 
-/// Whether a chain of the live table applies to a request.
+/// Whether a chain of the live table applies to a request, and if not, why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -18,52 +18,53 @@ pub struct ChainApplies {
     pub chain: String,
     /// The phase of the chain.
     pub phase: Phase,
-    /// Whether a rule of the chain matches the request.
+    /// Whether the chain applies to the request, which is so if one of its rules matches.
     pub applies: Applies,
-    /// The reason why no rule matches, or the missing information.
+    /// The reason why no rule of the chain matches the request, or what has to be known to tell; absent if a rule
+    /// matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The stages in order; empty if the chain does not apply.
+    /// The stages of the chain, in order; empty if the chain does not apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<StageApplies>,
 }
 
-/// Whether a stage of a chain that applies would be called.
+/// Whether a stage would be called for a request to which its chain applies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct StageApplies {
     /// The name of the stage.
     pub stage: String,
-    /// Whether the stage's verdict is enforced.
+    /// `Enforce`; or `Audit` if the stage's verdict would only be recorded.
     pub mode: Mode,
-    /// Whether the stage would be called.
+    /// Whether the stage would be called for the request.
     pub applies: Applies,
-    /// The reason why the stage would not be called, or the missing information.
+    /// The reason why the stage would not be called, or what has to be known to tell; absent if it would be called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Whether something applies to a request.
+/// Whether a chain or stage applies to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Applies {
-    /// Everything matches.
+    /// The chain or stage applies: all of its selectors match the request.
     Yes,
-    /// Something does not match.
+    /// The chain or stage does not apply: one of its selectors does not match the request.
     No,
-    /// The answer depends on the object or the name, which the request lacks.
+    /// Whether the chain or stage applies depends on the object or the name, which the request lacks.
     Depends,
-    /// A lookup or a condition failed, so the stage would fail.
+    /// A lookup or a condition of the stage failed, so that the stage would fail.
     Unknown,
 }
 
 impl Host {
-    /// Explains which chains and stages of the live table would see this request, provided that no earlier stage
-    /// changes its object. No hook is called. A request without objects represents any object of its kind and
-    /// namespace.
+    /// Explains which chains and stages of the live table a request would pass, provided that no earlier stage changes
+    /// its object. No hook is called. A request without objects stands for all objects of its kind and namespace.
     ///
-    /// Chains that apply come first. Apart from that, chains are in the order in which requests pass them.
+    /// Chains that apply come first. Within these, and within the rest, chains are in the order in which requests pass
+    /// them.
     pub async fn applies(&self, request: &Request) -> Vec<ChainApplies> {
         let table = self.table();
         let deadline = Deadline::after(table.request_timeout);
@@ -86,7 +87,7 @@ impl Table {
             stages: Vec::new(),
         };
         if let Some(mismatch) = chain.mismatch(request) {
-            // Names are compared last, so if they differ, all other parts of the rule match.
+            // Names are compared last, so a mismatch of the name means that all other parts of the rule match.
             let depends = mismatch.part == Some(RulePart::Names) && request.name.is_empty();
             found.applies = if depends { Applies::Depends } else { Applies::No };
             found.reason = Some(mismatch.to_string());
@@ -174,7 +175,7 @@ impl Table {
             _ => None,
         };
         match detail {
-            // A mismatch with the rules is fully explained by the detail.
+            // The detail is a complete explanation if the rules do not match, so the reason is left out.
             Some(detail) if reason == SkipReason::Rules => detail,
             Some(detail) => format!("{reason}: {detail}"),
             None => reason.to_string(),

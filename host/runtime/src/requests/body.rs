@@ -1,4 +1,4 @@
-//! Reads request bodies that must be read completely.
+//! Reads request bodies that are needed as a whole.
 
 use std::{pin::Pin, time::Duration};
 
@@ -18,16 +18,16 @@ use http::{
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-/// The time after which a client may retry if there was no memory for its body.
+/// How long a client should wait before it repeats a request for whose body there was no memory.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The limits of request bodies that must be read completely.
+/// The limits for a request body that is read as a whole.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct BodyLimits {
-    /// The size limit in bytes.
+    /// The maximum size of the body, in bytes.
     pub size: usize,
-    /// The time within which the complete body must arrive.
+    /// The time within which the whole body must arrive.
     pub time: Duration,
 }
 
@@ -45,22 +45,22 @@ impl Default for BodyLimits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// The body is larger than this limit, in bytes.
+    /// The body has more bytes than this limit.
     TooLarge(usize),
     /// The body did not arrive within this time.
     TooSlow(Duration),
-    /// The client sent nothing for too long, or too slowly. The text gives the reason.
+    /// The client stopped sending the body for too long, or sends it too slowly. The text gives the reason.
     Stalled(String),
-    /// No memory is left for bodies.
+    /// There is no memory left for the body.
     NoMemory(NoBodyMemory),
-    /// The connection failed, or the body was malformed. The text gives the reason.
+    /// The connection broke while the body was read, or the body was malformed. The text gives the reason.
     Broken(String),
-    /// The body is compressed, with this `Content-Encoding`.
+    /// The body is compressed, which is not supported. Contains its `Content-Encoding`.
     Encoded(String),
 }
 
 impl BodyError {
-    /// Returns how this error ends the request.
+    /// Returns the reason with which this error ends the request.
     pub fn end(&self) -> EndReason<'_> {
         match self {
             Self::TooLarge(limit) => EndReason::BodyTooLarge { limit: *limit },
@@ -77,13 +77,13 @@ impl BodyError {
 }
 
 impl BodyLimits {
-    /// Sets the maximum size of a body in bytes, and the time within which it must arrive.
+    /// Limits a body to `size` bytes, which must arrive within `time`.
     pub const fn new(size: usize, time: Duration) -> Self {
         Self { size, time }
     }
 
-    /// Reads the whole body of a request. If the body is too large, its rest is read and discarded for a while, so that
-    /// the client sees the reply.
+    /// Reads the whole body of a request. If it is too large, reads and discards the rest for a while, because a client
+    /// that is still sending may otherwise miss the reply.
     ///
     /// # Errors
     ///
@@ -96,8 +96,8 @@ impl BodyLimits {
         self.receive(&head.extensions, &head.headers, body).await
     }
 
-    /// Reads the whole body of a request or reply with these headers. Its memory is taken from the
-    /// [`BodyBudget`](admittance_net::budget::BodyBudget) in the request's extensions.
+    /// Reads the whole body of a request or reply with these headers. Takes the memory for it from the
+    /// [`BodyBudget`](admittance_net::budget::BodyBudget) in `extensions`.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl BodyLimits {
         let announced = body.size_hint().lower();
         let mut body = Box::pin(body);
         if usize::try_from(announced).map_or(true, |announced| announced > limit) {
-            // A client that sent `Expect: 100-continue` has not sent the body yet.
+            // A client with `Expect: 100-continue` waits before it sends the body, so there is nothing to discard.
             if !headers.contains_key(EXPECT) {
                 drain(body).await;
             }
@@ -152,8 +152,8 @@ impl BodyLimits {
     }
 }
 
-/// Returns the work of reading a body, in the unit of [`offload_without_deadline`]: a quarter of the bytes, because
-/// reading a byte is four times faster than the work that a unit represents.
+/// Returns how much work it is to read a body, in the unit of [`offload_without_deadline`]. It is a quarter of the
+/// body's bytes, because reading a byte is four times faster than the work that one unit stands for.
 pub(crate) fn reading_work(body: &Bytes) -> usize {
     body.len() / 4
 }
@@ -166,7 +166,8 @@ enum ReadError {
     Body(#[from] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// The size of the pieces in which a large body is collected, in bytes. Growing one buffer would copy megabytes.
+/// The size of the pieces in which a large body is collected, in bytes. A single buffer would be copied each time it
+/// grows.
 const PIECE: usize = 256 << 10;
 
 #[derive(Default)]
@@ -177,7 +178,7 @@ struct PartialBody {
 }
 
 impl PartialBody {
-    /// Appends the next part of the body. `rest` is the number of bytes that follow, if it is known.
+    /// Appends the next part of a body. `rest` is the number of bytes that follow after this part, if it is known.
     fn append(
         &mut self,
         mut part: &[u8],
@@ -187,8 +188,8 @@ impl PartialBody {
         while !part.is_empty() {
             let free = self.last_piece.capacity() - self.last_piece.len();
             if free == 0 {
-                // The size of a piece is limited, so that a client cannot take much memory by only announcing a large
-                // body.
+                // The size of a piece is limited, so that a client cannot take much memory by announcing a large body
+                // without sending it.
                 let size = part.len().saturating_add(rest.unwrap_or(self.length)).min(PIECE);
                 memory.take(size)?;
                 let complete = std::mem::replace(&mut self.last_piece, Vec::with_capacity(size));
@@ -211,7 +212,7 @@ impl PartialBody {
         }
         offload_without_deadline(self.length, move || {
             let mut all = Vec::with_capacity(self.length);
-            // Each piece is freed after it was copied, so that the body is not in memory twice.
+            // Each piece is freed as soon as it was copied, so that the body is not in memory twice.
             for piece in self.complete_pieces.into_iter().chain([self.last_piece]) {
                 all.extend_from_slice(&piece);
             }
@@ -221,14 +222,15 @@ impl PartialBody {
     }
 }
 
-/// Reads a body. Each part is dropped after copying, so that its memory is reused; a single part is not copied.
+/// Reads a whole body. Copies and drops each part, so that its memory can be reused. If there is only one part, returns
+/// it without copying.
 async fn whole<B>(mut body: B, memory: &mut BodyMemory) -> Result<Bytes, ReadError>
 where
     B: Body<Data = Bytes, Error = Box<dyn std::error::Error + Send + Sync>> + Unpin,
 {
     let mut partial = PartialBody::default();
     while let Some(frame) = body.frame().await {
-        // Trailers are dropped.
+        // A frame without data contains trailers, which are ignored.
         let Ok(part) = frame?.into_data() else { continue };
         if partial.length == 0 && body.is_end_stream() {
             memory.take(part.len())?;
@@ -241,14 +243,15 @@ where
     Ok(partial.joined().await)
 }
 
-/// Discards the rest of a body for a while, because a client that is cut off while it sends often misses the reply.
+/// Reads and discards the rest of a body for a while. Without this, a client that is still sending often misses the
+/// reply, because its connection is cut off.
 async fn drain<B: Body<Data = Bytes>>(mut body: Pin<Box<B>>) {
     const PATIENCE: Duration = Duration::from_secs(2);
     let reading = async { while let Some(Ok(_)) = body.frame().await {} };
     let _ = tokio::time::timeout(PATIENCE, reading).await;
 }
 
-/// Returns the value of `Content-Encoding`, if the body is encoded.
+/// Returns the value of `Content-Encoding`; `None` if the body is not encoded.
 pub fn encoding(headers: &HeaderMap) -> Option<String> {
     let values: Vec<_> = headers
         .get_all(CONTENT_ENCODING)

@@ -29,19 +29,21 @@ use crate::{
     live::stage::{LiveChain, stage_calling_server},
 };
 
-/// The maximum number of concurrent evaluations. Each runs its plugins on at most one thread.
+/// The maximum number of evaluations at a time. Each of them runs its plugins on at most one thread.
 const MOST_EVALUATIONS: usize = 2;
 
-/// The maximum number of concurrent plugin calls in evaluations. Their slots are separate from the slots of requests.
+/// The maximum number of plugin calls at a time in all evaluations. They do not use the slots for calls of live
+/// plugins.
 const CALLS_IN_FLIGHT: u32 = 8;
 
-/// The number of evaluations whose plugins stay loaded, so that evaluating another object compiles nothing.
+/// The number of the latest evaluations whose plugins stay loaded, so that they need not be compiled again to evaluate
+/// another object.
 const KEPT_EVALUATIONS: usize = 4;
 
-/// The maximum number of plugins that stay loaded for one evaluation.
+/// The maximum number of plugins that stay loaded after an evaluation. If it has more, none of them stays loaded.
 const KEPT_PLUGINS: usize = 16;
 
-/// The size above which an evaluation omits the schema of settings, in bytes.
+/// The maximum size of a settings schema in the result of an evaluation, in bytes. A larger schema is omitted.
 const LARGEST_SCHEMA: usize = 256 << 10;
 
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -50,14 +52,14 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum EvaluatedChains<'a> {
-    /// The chains of the definitions in a text, which need not be applied.
+    /// The chains that the definitions in this text define. The definitions need not be stored.
     Text {
-        /// One or more definitions, as in a file.
+        /// The text of one or more definitions, as in a definition file.
         text: &'a str,
         /// The name of the text in error messages, such as `chain.yaml`.
         name: &'a str,
     },
-    /// A chain of the live table, with its exact modules.
+    /// A chain of the live table, with the modules that it uses there.
     Live(&'a ChainId),
 }
 
@@ -65,9 +67,10 @@ pub enum EvaluatedChains<'a> {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EvaluateOptions {
-    /// Settings that replace those of plugins. The key is a stage, or stage and group member, as in `images/signed`.
+    /// Settings that replace the settings of plugins. The key is a stage, or a stage and a member of its group:
+    /// `images/signed`.
     pub settings: BTreeMap<String, Json>,
-    /// Whether webhooks may be called. If not, it is an error if a matching chain contains a webhook.
+    /// Whether webhooks may be called. If not, the evaluation fails if a matching chain contains a webhook.
     pub call_webhooks: bool,
 }
 
@@ -75,19 +78,19 @@ pub struct EvaluateOptions {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Evaluated {
-    /// The evaluated request, which is a dry run.
+    /// The request that was evaluated, marked as a dry run.
     pub request: Request,
-    /// The outcome of the chains.
+    /// The outcome of the evaluated chains.
     pub outcome: Outcome,
-    /// The decision as operators see it. Its id is 0, because it is not in the log.
+    /// The decision on the evaluated request, in the form of the admin API. Its id is 0, because it is not in the log.
     pub decision: DecisionRecord,
-    /// The JSON Schemas of plugin settings by stage, for plugins that have one.
+    /// The JSON Schema of the settings of each stage's plugin. A stage is left out if its plugin has none.
     pub settings_schemas: BTreeMap<String, Json>,
-    /// The chains whose rules do not match the request.
+    /// The chains that the request did not pass, because none of their rules matches.
     pub unmatched: Vec<UnmatchedChain>,
 }
 
-/// A chain that does not apply to a request.
+/// A chain that a request does not pass, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -96,12 +99,12 @@ pub struct UnmatchedChain {
     pub chain: String,
     /// The phase of the chain.
     pub phase: Phase,
-    /// The closest rule, and its part that does not match.
+    /// The rule that comes closest to matching the request, and the part of it that does not match.
     pub reason: String,
 }
 
 impl UnmatchedChain {
-    /// Returns the chain with the reason why it does not match the request; `None` if it matches.
+    /// Returns the chain, with the reason why it does not match the request; `None` if it matches.
     pub(crate) fn explain(chain: &LiveChain, request: &Request) -> Option<Self> {
         Some(Self {
             chain: chain.name.to_string(),
@@ -121,15 +124,15 @@ pub enum EvaluateError {
     /// The chains cannot be built.
     #[error(transparent)]
     Chains(#[from] Error),
-    /// The live table has no chain of this name, or the chain was defined in code.
+    /// The live table has no chain of this name, or the chain has no definition because it was defined in code.
     #[error("there is no definition of a live chain {0}")]
     NoSuchChain(ChainId),
-    /// The settings contain a stage that has no plugin.
+    /// The options contain settings for a stage without a plugin.
     #[error(
         "there are settings for {0}, but none of the chains has a plugin of that name: write the stage, `images`, or the stage and the member of its group, `images/signed`"
     )]
     NoSuchPlugin(String),
-    /// A stage calls a webhook, which the options do not allow.
+    /// A matching chain has a stage that calls a webhook, but the options do not allow such calls.
     #[error("{0} calls a webhook, which would be sent the request; allow that explicitly (`callWebhooks`)")]
     Webhook(String),
     /// The evaluation exceeded its time limit.
@@ -138,7 +141,7 @@ pub enum EvaluateError {
          compile, a dry run of `apply` compiles them into the store first", TIME_LIMIT.as_secs()
     )]
     TookTooLong,
-    /// Too many other evaluations are running.
+    /// As many evaluations as may run at a time are running, and none of them ended in time.
     #[error(
         "{} evaluations are going on, and none ended in time; try again",
         MOST_EVALUATIONS
@@ -151,19 +154,21 @@ pub enum EvaluateError {
 pub(crate) struct Evaluator {
     pub(crate) assembler: Arc<Assembler>,
     turns: Semaphore,
-    /// The plugins of the latest evaluations, the newest first.
+    /// The plugins of the latest evaluations, those of the newest evaluation first.
     kept: Mutex<VecDeque<KeptPlugins>>,
 }
 
 /// The plugins of an evaluation, which stay loaded until later evaluations replace them.
 struct KeptPlugins {
     plugins: Vec<Arc<Loaded>>,
-    /// Keeps the modules shared, so that an evaluation with other settings compiles only code that depends on settings.
+    /// As long as these exist, an evaluation of the same modules with other settings compiles only code that depends on
+    /// settings.
     _modules: Vec<SharedModule>,
 }
 
 impl Evaluator {
-    /// Creates an evaluator. It shares modules, limits and lookups with the live table, but not slots and compiler.
+    /// Creates an evaluator. It uses the same modules, limits and lookups as the live table, but it has its own slots
+    /// and compiler, so that evaluations do not delay requests.
     pub(crate) fn new(live: &Assembler) -> Self {
         let mut sandbox = live.sandbox.clone();
         sandbox.calls_in_flight = sandbox.calls_in_flight.min(CALLS_IN_FLIGHT);
@@ -217,12 +222,12 @@ impl Evaluator {
 }
 
 impl Host {
-    /// Evaluates a request with chains that are not live, or with a live one. Nothing goes live, and the evaluation is
-    /// not counted, recorded or written to the history. The request is a dry run, so a stage with side effects refuses
-    /// it.
+    /// Evaluates a request with chains that are not live, or with a chain that is. Nothing goes live. The evaluation is
+    /// not counted, recorded or written to the history. The request is a dry run, so that a stage with side effects
+    /// refuses it.
     ///
-    /// Candidates are left out. An evaluation may take 30 s, and at most two run at a time. Plugins have their usual
-    /// limits, but run in separate slots. Dropping the future ends the evaluation, including compilations.
+    /// Candidates are not called. An evaluation may take 30 s, and at most two run at a time. Plugins have their usual
+    /// limits, but run in slots of their own. Dropping the future ends the evaluation, including compilations.
     ///
     /// # Errors
     ///
@@ -362,7 +367,7 @@ fn adapt(
     }
 }
 
-/// Applies the exceptions of live stages to stages with the same names.
+/// Adds the exceptions of each live stage to the evaluated stage that has the same name.
 fn add_exceptions(definitions: &mut [ChainDefinition], live: &Table) {
     for definition in definitions {
         let Some(chain) = live.chain(definition.phase, &definition.name) else {

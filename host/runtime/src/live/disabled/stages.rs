@@ -1,4 +1,4 @@
-//! Stores which stages are disabled, and the progress of rollouts, in memory and in the directory of the history.
+//! Keeps the list of disabled stages and the progress of rollouts, in memory and in the directory of the history.
 
 use std::sync::Arc;
 
@@ -17,22 +17,24 @@ use crate::{
 
 #[derive(Debug)]
 pub(crate) struct DisabledStages {
-    /// This lock is held to change disabled stages and rollouts, and to go live with their newest state.
+    /// Locked while disabled stages or rollouts change, and while a table goes live, so that it goes live with their
+    /// newest state.
     stages: Mutex<Stages>,
     directory: Option<Arc<HistoryDirectory>>,
     writing: Mutex<()>,
 }
 
-/// The disabled stages and the rollouts, with the times of their next changes.
+/// The disabled stages and the rollouts, with the times at which they change next.
 #[derive(Debug)]
 pub(crate) struct Stages {
     stages: Vec<(Arc<DisabledStage>, Instant)>,
     pub(crate) rollouts: Rollouts,
-    /// The time at which the next exception of the live table expires.
+    /// The time at which the next of the live table's exceptions expires.
     exceptions_end: Option<Instant>,
-    /// The time up to which expired exceptions were logged.
+    /// Exceptions that expired before this time have been logged.
     logged_until: Moment,
-    /// The time at which the next disabled stage, exception, or rollout step ends.
+    /// The earliest time at which a disabled stage has to be enabled, an exception expires, or a step of a rollout
+    /// ends.
     next_end: watch::Sender<Option<Instant>>,
 }
 
@@ -83,7 +85,7 @@ impl DisabledStages {
         self.stages.lock()
     }
 
-    /// Writes the disabled stages to disk. Returns the reason if they would not survive a restart.
+    /// Writes the list of disabled stages to disk. If they would not survive a restart, returns the reason.
     pub(crate) async fn keep(self: &Arc<Self>) -> Option<String> {
         self.write(
             "the disabled stages are",
@@ -93,7 +95,7 @@ impl DisabledStages {
         .await
     }
 
-    /// Writes the progress of rollouts to disk. Returns the reason if it would not survive a restart.
+    /// Writes the progress of rollouts to disk. If it would not survive a restart, returns the reason.
     pub(crate) async fn keep_rollouts(self: &Arc<Self>) -> Option<String> {
         let list = |stages: &Stages| stages.rollouts.list();
         self.write(
@@ -115,7 +117,8 @@ impl DisabledStages {
         };
         let this = self.clone();
         let writing = move || {
-            // The list is read under this lock, so that the last write contains the newest list.
+            // The list is read while this lock is held, so that the last of several concurrent writes contains the
+            // newest list.
             let _writing = this.writing.lock();
             let list = list(&this.lock());
             write(&directory, &list)
@@ -163,7 +166,7 @@ impl Stages {
         self.next_end.subscribe()
     }
 
-    /// Schedules the ends of these exceptions. Returns the time up to which expired exceptions were already logged.
+    /// Sets the exceptions whose expiry is watched. Returns the time up to which expired exceptions have been logged.
     pub(crate) fn watch_exceptions(&mut self, exceptions: &[LiveException], now: Moment) -> Moment {
         self.exceptions_end = next_end(exceptions, now);
         self.update_next_end();
@@ -197,7 +200,7 @@ impl Stages {
     }
 }
 
-/// Returns whether an address such as `Mutating:pods/images` refers to this stage.
+/// Returns whether an address such as `Mutating:pods/images` is the address of this stage.
 pub(crate) fn is_stage(address: &str, phase: Phase, chain: &str, stage: &str) -> bool {
     let of_phase = address.strip_prefix(phase.as_str());
     let rest = of_phase.and_then(|rest| rest.strip_prefix(':')?.strip_prefix(chain)?.strip_prefix('/'));

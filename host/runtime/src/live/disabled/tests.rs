@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{HostBuilder, history::HistoryDirectory};
 
-/// Denies every request.
+/// A hook that denies every request.
 struct Strict;
 
 #[async_trait]
@@ -105,7 +105,7 @@ async fn an_audited_stage_is_called_but_not_enforced() {
     assert!(outcome.is_allowed());
     assert_eq!(outcome.trace[0].mode, Mode::Audit);
     assert_eq!(outcome.trace[0].result.as_str(), "deny");
-    // The status shows the mode from the definition.
+    // The status shows the mode from the stage's definition, although the disabled stage runs in another mode.
     assert_eq!(host.status().chains[0].stages[0].mode, Mode::Enforce);
     until_all_are_enabled(&host).await;
     assert!(!admit(&host).await.is_allowed());
@@ -237,7 +237,7 @@ async fn a_disabled_stage_stays_disabled_after_a_restart() {
     let host = start().await;
     let shown = disabled_stages(&host);
     assert_eq!(shown.len(), 1);
-    // Times on disk are rounded to milliseconds, so the texts of the times are compared.
+    // Times are rounded to milliseconds on disk, so the times are compared as text, which has milliseconds as well.
     assert_eq!(shown[0].until.to_string(), switched.disabled.until.to_string());
     assert!(admit(&host).await.is_allowed());
     host.enable(&id("pods/images"), None).await.unwrap();
@@ -269,7 +269,7 @@ async fn a_start_enables_stages_whose_time_has_ended() {
     let missing = host.status().disabled_missing;
     assert_eq!(missing.len(), 1);
     assert_eq!(missing[0].stage, "Validating:gone/images");
-    // A stage that the live table lacks can be enabled too.
+    // A disabled stage can be enabled even if the live table no longer contains it.
     host.enable(&id("gone/images"), None).await.unwrap();
     assert_eq!(host.status().disabled_missing, []);
 }

@@ -26,7 +26,7 @@ pub(super) async fn module(
     let freshness = match modules {
         Modules::AsOf(digests) => match digests.get(&order.address()) {
             Some(digest) => return Ok(catalog.load_stored(&order.reference, *digest).await?),
-            // The stage was live without its module, but the store may contain it now.
+            // This stage had no module in the earlier revision, but the store may contain the module now.
             None => Freshness::RecordedOnly,
         },
         Modules::Current(Servers::All(again)) if again.contains(&order.reference) => Freshness::Resolve,
@@ -51,7 +51,8 @@ pub(super) async fn module(
         .await?;
     let store = catalog.store().filter(|_| assembler.fills_store);
     if let (ModuleReference::File(_), Some(store)) = (&order.reference, store) {
-        // A module file may change later, but a rollback needs the original, so the store keeps a copy.
+        // The store keeps a copy of the module file, because the file may change later, and a rollback needs its
+        // present content.
         let (store, kept) = (store.clone(), module.clone());
         let kept = on_thread_for_long_work(move || store.insert_module(&kept))
             .await
@@ -73,8 +74,8 @@ pub(super) fn compiled_key(sandbox: &Sandbox, module: &Module, order: &Order) ->
     CompiledKey::new(module.digest(), &order.settings, &sandbox.fingerprint())
 }
 
-/// Loads the plugin that stages with equal modules and settings share. Also returns whether its compiled form came from
-/// the store.
+/// Loads the plugin that stages with the same module and settings share. Returns the plugin, and whether its compiled
+/// form came from the store.
 pub(super) async fn plugin(
     assembler: &Assembler,
     sandbox: &Sandbox,
@@ -86,7 +87,8 @@ pub(super) async fn plugin(
         return Ok((Arc::new(plugin), true));
     }
     let prepared = prepare(assembler, sandbox, module, key, order).await?;
-    // Mapping the compiled form from the store takes less memory than keeping the one that was just compiled.
+    // The compiled form is now in the store. Mapping it from there takes less memory than keeping the one that was just
+    // compiled.
     if assembler.catalog.store().is_some_and(Store::maps_code)
         && let Some(plugin) = stored(assembler, sandbox, key, order).await?
     {
@@ -100,8 +102,8 @@ pub(super) async fn plugin(
     Ok((Arc::new(plugin), false))
 }
 
-/// Loads a plugin from the store; returns `None` if the store has no compiled form that can be loaded. One permit
-/// covers reading and loading, so that only few compiled forms are in memory at a time.
+/// Loads a plugin from the store; returns `None` if the store has no compiled form that can be loaded. The permit is
+/// held while the form is read and loaded, so that only few compiled forms are in memory at a time.
 async fn stored(
     assembler: &Assembler,
     sandbox: &Sandbox,
@@ -120,7 +122,8 @@ async fn stored(
             CompiledCode::Memory(code) => Prepared::from_bytes(code, &header),
         };
         let loaded = prepared.and_then(|prepared| sandbox.load(&prepared, &config));
-        // Another program may have removed the file meanwhile, or the system may refuse to map it.
+        // Another program may have removed the file from the store meanwhile, or the operating system may refuse to map
+        // it.
         if let Err(Error::Artifact(reason)) = loaded {
             tracing::warn!(
                 reason,
@@ -144,7 +147,7 @@ async fn prepare(
     key: CompiledKey,
     order: &Order,
 ) -> Result<Prepared, StageErrorCause> {
-    // Other stages with this module may be waiting to be prepared, so the module stays shared.
+    // While this guard exists, other stages that use the module need not compile the code that is independent of settings.
     let _shared = sandbox.share(module.digest());
     let _turn = assembler.compilers.turn(module.bytes().len()).await;
     (assembler.progress)(Progress::Preparing {

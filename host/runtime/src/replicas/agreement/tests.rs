@@ -4,7 +4,7 @@ fn hash(name: &str) -> Digest {
     Digest::of(name)
 }
 
-/// Creates a replica from `NAME LIVE PREPARED`, optionally followed by `dead`, `leader`, `problem` or `earlier-B`.
+/// Parses a replica from `NAME LIVE PREPARED`, which `dead`, `leader`, `problem` or `earlier-B` may follow.
 fn replica(text: &str) -> Replica {
     let words: Vec<&str> = text.split(' ').collect();
     let has = |mark: &str| words.contains(&mark);
