@@ -32,24 +32,24 @@ pub struct DefinitionId {
     pub name: String,
 }
 
-/// The phase and name of a chain, `Mutating:pods` as text.
+/// The phase and name of a chain. As text: `Mutating:pods`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
 #[display("{}:{name}", phase.as_str())]
 pub struct ChainId {
-    /// The phase of the chain.
+    /// The phase of the identified chain.
     pub phase: Phase,
-    /// The name of the chain, which is unique in its phase.
+    /// The name of the identified chain, which no other chain of its phase has.
     pub name: String,
 }
 
 /// The name of a stage. As text: `pods/images`, or `Mutating:pods/images` if chains of both phases are named `pods`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StageId {
-    /// The phase of the chain; `None` for the only chain of this name.
+    /// The phase of the stage's chain. It may be `None` if there is only one chain of this name.
     pub phase: Option<Phase>,
-    /// The name of the chain.
+    /// The name of the stage's chain.
     pub chain: String,
-    /// The name of the stage.
+    /// The name of the stage in its chain.
     pub stage: String,
 }
 
@@ -69,7 +69,8 @@ pub enum InvalidId {
     Stage(String),
 }
 
-/// Returns the name of a definition: `pods`, or `shop/pods` in a namespace.
+/// Returns the name by which a definition is identified: `shop/pods` for `pods` in the namespace `shop`, `pods` if the
+/// namespace is empty.
 pub fn definition_name(namespace: &str, name: &str) -> String {
     match namespace {
         "" => name.to_owned(),
@@ -78,7 +79,7 @@ pub fn definition_name(namespace: &str, name: &str) -> String {
 }
 
 impl DefinitionId {
-    /// Returns whether both IDs identify the same definition. As in BCS, case does not matter in kinds.
+    /// Returns whether both IDs identify the same definition. Kinds are compared without regard to case, as in BCS.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.name == other.name && self.kind.eq_ignore_ascii_case(&other.kind)
     }
@@ -118,8 +119,8 @@ fn split_phase(text: &str) -> Option<(Phase, &str)> {
 }
 
 impl StageId {
-    /// Returns whether this ID names the stage. BCS allows `/` in the names of chain and stage, so they are compared as
-    /// one text, with a `/` between them.
+    /// Returns whether this ID identifies the stage `stage` of the chain `chain`. In BCS, both names may contain `/`,
+    /// so an ID can be split in several ways. Therefore the names are joined with `/` before they are compared.
     pub fn is(&self, phase: Phase, chain: &str, stage: &str) -> bool {
         let whole = |chain: &str, stage: &str| format!("{chain}/{stage}");
         self.phase.is_none_or(|expected| expected == phase)

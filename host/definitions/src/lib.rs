@@ -1,7 +1,7 @@
 //! Reads documents as definitions of chains, and reports all mistakes at once.
 //!
-//! [`load`] reads files and directories. The documents of these systems become [`ChainDefinition`]s. Each system is a
-//! row of [`DocumentForms`], and a program may add its own [`DocumentForm`]:
+//! [`load`] reads files and directories. Documents of the following policy systems become [`ChainDefinition`]s.
+//! [`DocumentForms`] lists the systems, and a program may add its own [`DocumentForm`] to it:
 //!
 //! - the native form: chains, and `AdmissionException`, which excepts requests from stages;
 //! - Kubernetes: webhook configurations, and policies in CEL; each policy is a chain, and each of its bindings a stage;

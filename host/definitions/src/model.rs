@@ -7,35 +7,37 @@ use crate::{
     CandidateDefinition, HookDefinition, Location, Mistake, PluginDefinition, PluginPart, PluginRole,
 };
 
-/// A chain, whichever system's document defines it (native, Kubernetes, Kyverno, ...).
+/// A chain, whichever policy system its document belongs to (native, Kubernetes, Kyverno, ...).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ChainDefinition {
     /// The name of the chain, which is unique in its phase: `metadata.name` of a native chain, a webhook configuration
     /// or a policy of Kubernetes or Kyverno; `{namespace}/{name}` of a native chain with a namespace or a BCS
-    /// definition; for a policy of Kubewarden, the name of the webhook that Kubewarden registers.
+    /// definition; for a policy of Kubewarden, the name of the webhook that Kubewarden creates for it.
     pub name: String,
-    /// The namespace of a `NamespacedAdmissionChain`, which is called only for requests in this namespace.
+    /// The namespace of a `NamespacedAdmissionChain`, whose stages are called only for requests in this namespace.
     pub namespace: Option<String>,
-    /// The phase: when the stages are called, and whether they may change the object. Default: `Mutating`.
+    /// The phase of the chain: when its stages are called, and whether they may change the object. Default: `Mutating`.
     pub phase: Phase,
-    /// The location of the document.
+    /// The location of the document that defines the chain.
     pub source: Location,
-    /// The rules that a request must match. For a webhook configuration, these are the rules of all its stages.
+    /// The rules of the chain, one of which a request must match. If a webhook configuration defines the chain, these
+    /// are the rules of all its webhooks.
     pub rules: Vec<Rule>,
     /// The stages in the order of their calls. The list may be empty in a BCS definition, a webhook configuration, or a
-    /// policy of Kubernetes without a binding. A webhook or Kubewarden policy without rules is never called, so it is
-    /// not a stage.
+    /// policy of Kubernetes without a binding. A webhook or Kubewarden policy without rules has no stage, because it is
+    /// never called.
     pub stages: Vec<StageDefinition>,
-    /// Warnings about parts of the document that have no effect. [`Self::warnings`] adds warnings about the rules.
+    /// Warnings about the chain that were found in reading it. [`Self::warnings`] returns these and more, for example
+    /// about the rules.
     pub warnings: Vec<Mistake>,
-    /// Stages that are never called. Their plugins are loaded only to find mistakes in them. A template of Gatekeeper
-    /// without constraints has such a stage.
+    /// Stages of the chain that are never called. Their plugins are loaded only to find mistakes in them. A template of
+    /// Gatekeeper without constraints has such a stage.
     pub idle: Vec<StageDefinition>,
 }
 
 impl ChainDefinition {
-    /// Creates a mutating chain without a document.
+    /// Creates a mutating chain that no document defines.
     pub fn new(name: impl Into<String>, rules: Vec<Rule>, stages: Vec<StageDefinition>) -> Self {
         let name = name.into();
         Self {
@@ -50,7 +52,8 @@ impl ChainDefinition {
         }
     }
 
-    /// Creates a chain with the file's name that calls this plugin for every request, for `admittance run`.
+    /// Creates a chain for `admittance run` that calls this plugin for every request. The chain has the name of the
+    /// plugin's file.
     pub fn of_plugin(module: &Path, settings: Json, allow: Grants) -> Self {
         let name = module
             .file_stem()
@@ -81,18 +84,19 @@ impl ChainDefinition {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StageDefinition {
-    /// Everything except the hook: the name, the selectors, the timeout (1 ms to 30 s) and the policies.
+    /// All properties of the stage except its hook: the name, the selectors, the timeout (1 ms to 30 s) and the
+    /// policies.
     pub spec: StageSpec,
     /// The hook that the stage calls.
     pub hook: HookDefinition,
-    /// A plugin that is compared with `hook`, which must be a plugin too.
+    /// The candidate that is compared with `hook`. If there is one, `hook` is a plugin.
     pub candidate: Option<CandidateDefinition>,
-    /// The location of the stage in its document.
+    /// The location at which the stage begins in its document.
     pub location: Location,
 }
 
 impl StageDefinition {
-    /// Creates a stage without a document, with the defaults of [`StageSpec::new`].
+    /// Creates a stage that no document defines, with the defaults of [`StageSpec::new`].
     pub fn new(name: impl Into<Arc<str>>, hook: impl Into<HookDefinition>) -> Self {
         let spec = StageSpec::new(name);
         Self {
@@ -120,7 +124,7 @@ impl StageDefinition {
     }
 }
 
-/// Returns a rule that matches every request. Functions that read rules narrow it.
+/// Returns a rule that matches every request. Readers of rules start with it, and narrow it field by field.
 pub(crate) fn any_rule() -> Rule {
     Rule {
         operations: Matcher::Any,

@@ -1,4 +1,4 @@
-//! Checks names by the rules of Kubernetes.
+//! Checks names in definitions by the rules of Kubernetes.
 
 use admittance_admission::{is_dns_label, is_dns_subdomain, is_name_part};
 
@@ -10,7 +10,8 @@ const SUBDOMAIN: &str =
 const NAME_PART: &str = "use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 \
                          characters at most";
 
-/// Checks a DNS-1123 subdomain, which kube-apiserver requires as `metadata.name`: at most 253 characters.
+/// Checks that the text is a DNS-1123 subdomain of at most 253 characters. kube-apiserver requires this of
+/// `metadata.name`.
 pub(crate) fn subdomain(text: &str) -> Result<String, String> {
     if text.len() > 253 {
         return Err("a name has at most 253 characters".to_owned());
@@ -21,7 +22,7 @@ pub(crate) fn subdomain(text: &str) -> Result<String, String> {
     Err(format!("{} is not a valid name: {SUBDOMAIN}", quoted(text)))
 }
 
-/// Checks the name of a namespace, a DNS-1123 label: at most 63 characters.
+/// Checks that the text can be the name of a namespace: a DNS-1123 label of at most 63 characters.
 pub(crate) fn label(text: &str) -> Result<String, String> {
     if is_dns_label(text) {
         return Ok(text.to_owned());
@@ -33,7 +34,7 @@ pub(crate) fn label(text: &str) -> Result<String, String> {
     ))
 }
 
-/// Checks a CEL identifier, such as the name of a variable or of a group's member.
+/// Checks that the text is a CEL identifier. The names of variables and of a group's members must be identifiers.
 pub(crate) fn identifier(text: &str) -> Result<String, String> {
     let mut characters = text.chars();
     let first = characters
@@ -48,7 +49,7 @@ pub(crate) fn identifier(text: &str) -> Result<String, String> {
     ))
 }
 
-/// Checks the name of a webhook: a subdomain of at least three parts.
+/// Checks that the text can be the name of a webhook: a DNS-1123 subdomain with at least two dots.
 pub(crate) fn webhook(text: &str) -> Result<String, String> {
     let name = subdomain(text)?;
     if name.split('.').count() < 3 {
@@ -60,7 +61,7 @@ pub(crate) fn webhook(text: &str) -> Result<String, String> {
     Ok(name)
 }
 
-/// Checks the name of an API version, a DNS-1035 label: at most 63 characters.
+/// Checks that the text can be the name of an API version: a DNS-1035 label of at most 63 characters.
 pub(crate) fn version(text: &str) -> Result<(), String> {
     if is_dns_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase()) {
         return Ok(());
@@ -72,7 +73,8 @@ pub(crate) fn version(text: &str) -> Result<(), String> {
     ))
 }
 
-/// Checks the key of a label: a name of at most 63 characters, after an optional subdomain and `/`.
+/// Checks that the text can be the key of a label: a name of at most 63 characters, which a subdomain and `/` may
+/// precede.
 pub(crate) fn label_key(text: &str) -> Result<(), String> {
     let wrong = |rule: &str| Err(format!("{} is not a valid label key: {rule}", quoted(text)));
     let name = match text.split_once('/') {
@@ -89,7 +91,8 @@ pub(crate) fn label_key(text: &str) -> Result<(), String> {
     }
 }
 
-/// Checks a label value that is not empty. It must have the same form as the name in a label key.
+/// Checks that the text can be the value of a label, and is not empty. The rules are those for the name in a label's
+/// key.
 pub(crate) fn label_value(text: &str) -> Result<(), String> {
     if is_name_part(text) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Hides the environment values that definitions grant to plugins, because they may be secrets.
+//! Hides the values of environment variables that definitions grant to plugins, because they may be secrets.
 
 use std::{borrow::Cow, ops::Range, path::Path};
 
@@ -7,15 +7,17 @@ use crate::{
     document::{self, Node},
 };
 
-/// The text that replaces a value.
+/// The text that replaces each value of an environment variable.
 const REDACTED: &str = "\"[redacted]\"";
-/// The text that replaces definitions in which the values cannot be located.
+/// The text that replaces a whole file, if the values of environment variables in it cannot be located.
 const WITHHELD: &str = "# This text cannot be read as a definition, and may hold values of `allow.environment`: the role \
                         Read does not see it.\n";
 
-/// Replaces each value of `allow.environment` by `[redacted]`, or the whole text if the values cannot be located.
+/// Returns the text with `[redacted]` in place of each value in `allow.environment`. If the values cannot be located,
+/// another text replaces the whole text.
 pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
-    // If the text contains a backslash, the name of the field may be written with escapes.
+    // The key `environment` may be written with escapes, so a text with a backslash is parsed even if it lacks the
+    // word.
     let may_grant = text.contains('\\') || text.to_ascii_lowercase().contains("environment");
     if !may_grant {
         return Cow::Borrowed(text);
@@ -31,7 +33,7 @@ pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
         collect(&document.root_ignoring_mistakes(), &mut spans);
     }
     let redacted = |span: Range<usize>| {
-        // The span of a block scalar may include its final line break, which must stay.
+        // If the value is a block scalar, its span may end with a line break, which must be kept.
         let end = if text.get(span.clone())?.ends_with('\n') {
             "\n"
         } else {
@@ -45,7 +47,8 @@ pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
     }
 }
 
-/// Collects the spans of the values of `allow.environment`. BCS documents may spell keys in any case.
+/// Collects the spans of the values in every `allow.environment`. Case is ignored, because BCS documents may spell keys
+/// in any case.
 fn collect(node: &Node<'_>, spans: &mut Vec<Range<usize>>) {
     let is = |key: Option<&str>, name: &str| key.is_some_and(|key| key.eq_ignore_ascii_case(name));
     for (key, child) in node.children() {

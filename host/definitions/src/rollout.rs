@@ -1,4 +1,4 @@
-//! Reads the `rollout` of a candidate: a growing share of requests is decided by the candidate.
+//! Reads the `rollout` of a candidate, in which the candidate decides a growing share of the requests.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -10,40 +10,43 @@ use crate::{
     document::{Fields, Node, readers},
 };
 
-/// The range of a step's duration. In less than 10 s, a step would see too few requests.
+/// The range of the duration of a rollout's steps. A step of less than 10 s would see too few requests.
 const PAUSE: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(7 * 24 * 60 * 60);
 
 const DEFAULT_PAUSE: Duration = Duration::from_secs(10 * 60);
 
 const LARGEST_COUNT: i64 = 1_000_000;
 
-/// A limit that is a share is computed from at least this many requests, so that an early failure does not end the
-/// rollout.
+/// If a limit of failures is a percentage, it is a percentage of at least this many requests. Otherwise, one early
+/// failure would end the rollout.
 const FEWEST: u64 = 100;
 
 /// The gradual replacement of a stage's plugin by its candidate, which decides a growing share of the requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct RolloutDefinition {
-    /// The shares of the steps, at least one, in increasing order.
+    /// The share of requests that the candidate decides in each step of the rollout. There is at least one step, and
+    /// the shares increase.
     pub shares: Vec<Share>,
-    /// The property by which requests are divided between plugin and candidate.
+    /// The property of a request that determines whether the plugin or the candidate decides it.
     pub by: RolloutKey,
-    /// The duration of each step.
+    /// The duration of each step of the rollout.
     pub pause: Duration,
-    /// The rollout ends when the candidate has failed this many times.
+    /// The limit of failures: when the candidate has failed this often, the rollout ends.
     pub failures: RolloutLimit,
-    /// The rollout ends when the candidate has denied this many requests that the plugin allows.
+    /// The limit of refusals: when the candidate has denied this many requests that the plugin allows, the rollout
+    /// ends.
     pub refusals: RolloutLimit,
 }
 
-/// The property of requests that selects plugin or candidate. The same plugin decides all requests with equal values.
+/// The property of a request that determines whether plugin or candidate decides it. Requests with the same value are
+/// decided by the same plugin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RolloutKey {
-    /// The namespace, or the object's name if it has no namespace.
+    /// The namespace of the request or, if it has none, the name of the object.
     #[default]
     Namespace,
-    /// The user name.
+    /// The name of the user who sends the request.
     User,
     /// The uid of the request.
     Uid,
@@ -51,18 +54,19 @@ pub enum RolloutKey {
 
 keywords!(RolloutKey, "key of a rollout": Namespace = "namespace", User = "user", Uid = "uid");
 
-/// A limit of failures or refusals: a rollout ends when one of its steps reaches it.
+/// A limit of failures or refusals of a candidate. When a step of the rollout reaches the limit, the rollout ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, derive_more::Display)]
 pub enum RolloutLimit {
-    /// A number of requests, at least one.
+    /// The limit is this number of requests, at least one.
     Count(u64),
-    /// A share of the requests.
+    /// The limit is this share of the requests in the step.
     Share(Share),
 }
 
 impl RolloutDefinition {
-    /// Returns whether the candidate of this stage decides the request at this share. Larger shares include the
-    /// requests of smaller ones. The result depends only on the arguments, so all replicas agree.
+    /// Returns whether the candidate of the stage decides the request, if it decides this share of all requests. A
+    /// request in a share is also in every larger share. The result depends only on the arguments, so it is the same in
+    /// all replicas.
     pub fn includes(&self, stage: &str, request: &Request, share: Share) -> bool {
         if share == Share::ALL {
             return true;
@@ -78,7 +82,7 @@ impl RolloutDefinition {
         bucket < u64::from(share.parts_of_ten_thousand())
     }
 
-    /// Returns the rollout in the format of documents.
+    /// Returns the rollout in the JSON format that documents of definitions use.
     pub fn to_json(&self) -> Json {
         let percents = self
             .shares
@@ -94,7 +98,7 @@ impl RolloutDefinition {
 }
 
 impl RolloutLimit {
-    /// Returns the number of failures or refusals at which the rollout ends, if the step has had `of` requests.
+    /// Returns the number of failures or refusals that reaches this limit, if the step has had `of` requests.
     pub fn out_of(self, of: u64) -> u64 {
         match self {
             Self::Count(limit) => limit,
@@ -114,7 +118,7 @@ impl RolloutLimit {
 }
 
 impl Default for RolloutLimit {
-    /// Returns the default limit, 5% of the requests.
+    /// Returns the default limit of failures and of refusals: 5% of the requests.
     fn default() -> Self {
         Self::Share(Share::of_ten_thousand(500).unwrap_or_default())
     }

@@ -1,6 +1,6 @@
-//! Reads `rules` of chains, stages, webhooks and policies. Documents of Kubernetes may have exactly the rules that
-//! kube-apiserver accepts, including odd ones, so that every stored document loads. Native rules have the same meaning,
-//! and the additional field `kinds`.
+//! Reads the `rules` of chains, stages, webhooks and policies. In documents of Kubernetes, exactly the rules that
+//! kube-apiserver accepts are valid, even odd ones, so that every document that it has stored can be loaded. Native
+//! rules have the same meaning, and an additional field `kinds`.
 
 use admittance_admission::{MatchPolicy, Matcher, Operation, ResourcePattern, Rule, RuleError};
 
@@ -17,7 +17,7 @@ pub(crate) const OPERATIONS: [(&str, Option<Operation>); 5] = [
     ("*", None),
 ];
 
-/// Reads an operation. Native rules may write it in either case; other rules must spell it as Kubernetes does.
+/// A function that reads an operation. In native rules, case does not matter; in all others, it does, as in Kubernetes.
 type ReadOperation<'a> = fn(&Node<'a>, &str, &[(&str, Option<Operation>)]) -> Option<Option<Operation>>;
 
 /// Reads the rules of a native chain, stage or exception. An empty list is a mistake with this `fix`.
@@ -46,7 +46,8 @@ pub(crate) fn read_native(node: &Node<'_>, fix: &str, match_policy: MatchPolicy)
     })
 }
 
-/// Reads the rules of a Kubernetes webhook or policy. The list may be empty. Only policies may name objects.
+/// Reads the rules of a webhook or policy of Kubernetes. The list may be empty. `may_name_objects` tells that the rules
+/// may have `resourceNames`, as in policies.
 pub(crate) fn read_kubernetes(
     node: &Node<'_>,
     match_policy: MatchPolicy,
@@ -69,7 +70,8 @@ pub(crate) fn read_kubernetes(
     })
 }
 
-/// Reads each rule. `read_matchers` reads its groups, versions, resources, kinds and names.
+/// Reads a list of rules. `read_matchers` reads the fields of each rule that differ between native rules and those of
+/// Kubernetes, such as its resources.
 fn read_all<'a>(
     nodes: Option<Vec<Node<'a>>>,
     match_policy: MatchPolicy,
@@ -95,7 +97,7 @@ fn read_all<'a>(
     rules
 }
 
-/// Reads names of objects, which must be valid path segments.
+/// Reads names of objects. Each must be valid as a segment of a URL's path.
 fn read_names(node: &Node<'_>) -> Option<Vec<String>> {
     let names = node.strings()?;
     for (index, name) in names.iter().enumerate() {
@@ -132,7 +134,7 @@ fn read_operations<'a>(node: &Node<'a>, read_word: ReadOperation<'a>) -> Matcher
     }
 }
 
-/// Reads a list of words, or only `*`, which matches all words.
+/// Reads a list of words. The word `*` matches all words, and must be the only one.
 fn read_words<'a>(node: &Node<'a>, read: fn(&Node<'a>) -> Option<&'a str>) -> Matcher<String> {
     let entries = entries(node);
     let mut words = Vec::new();
@@ -149,7 +151,7 @@ fn read_words<'a>(node: &Node<'a>, read: fn(&Node<'a>) -> Option<&'a str>) -> Ma
     Matcher::Only(words)
 }
 
-/// Reads resource patterns. `covered` finds the patterns that another pattern in the list already covers.
+/// Reads a list of resource patterns. A pattern is a mistake if `covered` finds that another pattern covers it.
 fn read_resources<'a>(
     node: &Node<'a>,
     read: fn(&Node<'a>) -> Option<&'a str>,
@@ -183,7 +185,7 @@ fn read_resources<'a>(
     patterns
 }
 
-/// Finds each covered pattern, and the pattern that covers it.
+/// Returns the index of each pattern that another pattern in the list covers, and the covering pattern.
 fn covered_in_any_order(texts: &[&str]) -> Vec<(usize, String)> {
     let covering = |text: &str| {
         let covers = |other: &str| match text.split_once('/') {
@@ -200,8 +202,9 @@ fn covered_in_any_order(texts: &[&str]) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Finds the covered patterns that kube-apiserver rejects: each pattern with a subresource that an earlier pattern
-/// covers and, if the list contains `*`, the last pattern without a subresource.
+/// Returns the covered patterns that kube-apiserver rejects, by index, each with the covering pattern. They are those
+/// with a subresource that an earlier pattern covers and, if the list contains `*`, the last pattern without a
+/// subresource.
 fn covered_for_kubernetes(texts: &[&str]) -> Vec<(usize, String)> {
     let mut covered = Vec::new();
     for (index, text) in texts.iter().enumerate() {
@@ -221,7 +224,8 @@ fn covered_for_kubernetes(texts: &[&str]) -> Vec<(usize, String)> {
     covered
 }
 
-/// Parses a pattern like kube-apiserver: `pods/` means `pods`, and `/status` matches no resource.
+/// Parses a resource pattern like kube-apiserver: `pods/` means `pods`, and `/status` is valid but matches no resource,
+/// so it is `None`.
 fn parse_kubernetes(text: &str) -> Result<Option<ResourcePattern>, RuleError> {
     match text.split_once('/') {
         Some(("", _)) => Ok(None),
@@ -235,7 +239,7 @@ fn entries<'a>(node: &Node<'a>) -> Vec<Node<'a>> {
         .unwrap_or_default()
 }
 
-/// Reports a wildcard that is one of several entries.
+/// Reports a wildcard that is not the only entry of its list.
 fn check_wildcard(entry: &Node<'_>, wildcard: &str, count: usize) {
     if count > 1 {
         let message = format!("`{wildcard}` stands for everything and must be alone");

@@ -1,4 +1,4 @@
-//! Reads selectors of namespaces and of labels.
+//! Reads selectors, which select namespaces by name, or objects and namespaces by their labels.
 
 use admittance_admission::{LabelOperator, LabelSelector, NamespaceSelector, Requirement};
 
@@ -10,17 +10,17 @@ use crate::{
 const NAME_OPERATORS: [(&str, fn(Vec<String>) -> NamespaceSelector); 2] =
     [("In", NamespaceSelector::In), ("NotIn", NamespaceSelector::NotIn)];
 
-/// The rules for valid labels.
+/// Which labels a selector may contain.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Syntax {
-    /// Every label is valid, because control planes other than Kubernetes have their own rules.
+    /// All labels are valid, because a control plane other than Kubernetes has its own rules for labels.
     Free,
-    /// Only labels that kube-apiserver accepts are valid, because a selector with any other label never matches.
+    /// Only labels that kube-apiserver accepts are valid. A selector with any other label would never match an object.
     Kubernetes,
 }
 
 impl Syntax {
-    /// Checks a part of a label. The caller reports an empty part.
+    /// Checks the key or the value of a label. Nothing is checked if it is empty, because the caller reports that.
     fn check(self, node: &Node<'_>, text: &str, check: fn(&str) -> Result<(), String>) {
         if self == Self::Kubernetes
             && !text.is_empty()
@@ -31,7 +31,8 @@ impl Syntax {
     }
 }
 
-/// Reads the namespace selector of a native stage, which selects by name as in BCS or by label as in Kubernetes.
+/// Reads the namespace selector of a native stage. It selects namespaces by name, as in BCS, or by their labels, as in
+/// Kubernetes.
 pub(crate) fn namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     let fields = node.object()?;
     let by_name = fields.has("operator") || fields.has("values");
@@ -58,8 +59,8 @@ pub(crate) fn namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     )))
 }
 
-/// Reads the namespace selector of a BCS hook. As in the BCS driver, `In` without values selects no namespace, and
-/// `NotIn` without values every namespace.
+/// Reads the namespace selector of a BCS hook. As in the BCS driver, the values may be empty: `In` then selects no
+/// namespace, and `NotIn` every namespace.
 pub(crate) fn bcs_namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     by_names(node.object_of_any_case()?)
 }
@@ -71,7 +72,8 @@ fn by_names(mut fields: Fields<'_>) -> Option<NamespaceSelector> {
     Some(selector?(values))
 }
 
-/// Reads a label selector in the format of Kubernetes. A missing selector selects everything.
+/// Reads the field `name`, which is a label selector in the format of Kubernetes. If it is missing, the selector
+/// matches everything.
 pub(crate) fn labels_of(fields: &mut Fields<'_>, name: &'static str, syntax: Syntax) -> LabelSelector {
     match fields.get_optional(name, Node::object) {
         Some(fields) => by_labels(fields, syntax, &[]),
@@ -79,12 +81,13 @@ pub(crate) fn labels_of(fields: &mut Fields<'_>, name: &'static str, syntax: Syn
     }
 }
 
-/// Converts a label selector to a namespace selector; `None` if it selects every namespace.
+/// Returns a selector of the namespaces with these labels; `None` if every namespace is selected.
 pub(crate) fn namespaces_with(labels: LabelSelector) -> Option<NamespaceSelector> {
     (!labels.is_empty()).then_some(NamespaceSelector::Labels(labels))
 }
 
-/// Reads a label selector. `also_known` lists other formats' fields, which a mistake may suggest.
+/// Reads a label selector. `also_known` lists the fields of the alternative format, so that a fix for an unknown field
+/// may suggest them.
 fn by_labels(mut fields: Fields<'_>, syntax: Syntax, also_known: &[&'static str]) -> LabelSelector {
     let mut requirements = Vec::new();
     for (key, value) in fields.get("matchLabels", Vec::new(), Node::map) {

@@ -1,4 +1,4 @@
-//! The texts in all stores, and their definitions.
+//! Sets of definitions: the texts in all stores of definitions, and what they define.
 
 pub(crate) mod chains;
 pub(crate) mod reads;
@@ -24,12 +24,12 @@ use crate::{
     DocumentForms, Expected, StageId, StoreKind, change, document::Mistakes,
 };
 
-/// The texts in all stores at one moment. Cheap to clone.
+/// The texts in all stores of definitions at one moment. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DefinitionSet {
-    /// The files, then the entries, each sorted by path.
+    /// The files of the set, and then its entries. Both are sorted by path.
     files: Arc<[DefinitionFile]>,
-    /// The entries that [cannot be used](Self::usable).
+    /// The entries of the stores that [cannot be used](Self::usable).
     unusable: Arc<[DefinitionFile]>,
     pub(crate) reads: Reads,
 }
@@ -40,7 +40,7 @@ impl DefinitionSet {
         Self::default().with_contents(files)
     }
 
-    /// Creates a set of these texts, which may contain documents of these systems.
+    /// Creates a set of these texts. They may contain documents of the policy systems in `forms`.
     pub fn of_forms(files: Vec<DefinitionFile>, forms: &DocumentForms) -> Self {
         Self {
             files: sorted(files),
@@ -49,7 +49,7 @@ impl DefinitionSet {
         }
     }
 
-    /// Returns a set of other texts. Texts that are in both sets are not parsed again.
+    /// Returns a set of these texts. A text that is in this set as well is not parsed again.
     #[must_use]
     pub fn with_contents(&self, files: Vec<DefinitionFile>) -> Self {
         Self {
@@ -59,7 +59,8 @@ impl DefinitionSet {
         }
     }
 
-    /// Returns whether files that definitions refer to, such as files of settings, are unchanged since they were read.
+    /// Returns whether the files to which definitions refer, such as files of settings, are unchanged since they were
+    /// read.
     pub fn is_current(&self) -> bool {
         self.reads.are_current()
     }
@@ -80,7 +81,7 @@ impl DefinitionSet {
         }
     }
 
-    /// Returns the set with `text` in the file of this index, or without the file if `text` is `None`.
+    /// Returns the set with `text` as the content of its file number `index`; `None` removes the file.
     pub(crate) fn with_text(&self, index: usize, text: Option<String>) -> Self {
         let mut files = self.files.to_vec();
         match (text, files.get_mut(index)) {
@@ -94,7 +95,7 @@ impl DefinitionSet {
         }
     }
 
-    /// Returns the set with other files and the same entries.
+    /// Returns the set with `files` in place of its files. Its entries are kept.
     #[must_use]
     pub fn with_files(&self, files: impl Iterator<Item = DefinitionFile>) -> Self {
         let entries = self.files.iter().filter(|file| file.kind == StoreKind::Entries);
@@ -108,17 +109,17 @@ impl DefinitionSet {
         &self.unusable
     }
 
-    /// Returns the files, then the usable entries, each sorted by path.
+    /// Returns the files of the set, and then its usable entries. Both are sorted by path.
     pub fn files(&self) -> &[DefinitionFile] {
         &self.files
     }
 
-    /// Returns the files and all entries.
+    /// Returns the files of the set and all its entries, including the unusable ones.
     pub fn all(&self) -> impl Iterator<Item = &DefinitionFile> {
         self.files.iter().chain(self.unusable.iter())
     }
 
-    /// Returns the chains in the texts, in the order of [`load`](crate::load).
+    /// Returns the chains that the texts of the set define, in the order of [`load`](crate::load).
     ///
     /// # Errors
     ///
@@ -127,7 +128,7 @@ impl DefinitionSet {
         Ok(self.definitions()?.chains)
     }
 
-    /// Returns the chains and exceptions in the texts.
+    /// Returns the chains and exceptions that the texts of the set define.
     ///
     /// # Errors
     ///
@@ -144,26 +145,27 @@ impl DefinitionSet {
         )
     }
 
-    /// Parses each file that is not in the cache.
+    /// Returns the parsed files of the set. Only files that are not in the cache are parsed.
     pub(crate) fn read(&self, mistakes: &mut Mistakes) -> Vec<Arc<ReadFile>> {
         let read: Vec<_> = self.files.iter().map(|file| self.reads.file(file)).collect();
         mistakes.extend(read.iter().flat_map(|file| file.mistakes.iter().cloned()));
         read
     }
 
-    /// Returns the definitions in these files, except those whose name cannot be read.
+    /// Returns the definitions in these files. A definition is left out if its name cannot be read.
     pub(crate) fn definitions_in<'a>(&self, files: &'a [Arc<ReadFile>]) -> Vec<ParsedDefinition<'a>> {
         self.reads.definitions(files.iter().map(|file| &**file))
     }
 
-    /// Returns the stored definitions in the order of files and lines, and then the unusable entries. Definitions with
-    /// mistakes are included. A definition whose kind and name cannot be read is included only if it is an entry whose
-    /// path identifies it.
+    /// Returns the stored definitions in the order of files and lines, followed by the unusable entries. Definitions
+    /// with mistakes are included. If the kind and name of a definition cannot be read, it is included only if it is an
+    /// entry whose path identifies it.
     pub fn documents(&self) -> Vec<StoredDefinition> {
         stored::all(self)
     }
 
-    /// Returns the definition of a chain, and the definitions of its stages if they are separate, such as bindings.
+    /// Returns the documents that define a chain: its own definition and, if they are separate, those of its stages,
+    /// such as bindings.
     pub fn documents_of(&self, id: &ChainId) -> Vec<StoredDefinition> {
         let chains = self.chains().unwrap_or_default();
         let matches_id = |chain: &&ChainDefinition| chain.phase == id.phase && chain.name == id.name;
@@ -181,16 +183,17 @@ impl DefinitionSet {
         documents
     }
 
-    /// Plans the writes that store the definitions in `text`. Each definition in the text replaces the definition with
-    /// the same name, or is written to its `destination`.
+    /// Plans the writes that apply `text`, which contains definitions. Each of them replaces the stored definition with
+    /// the same name; if there is none, it is written to its `destination`.
     ///
-    /// A file with one definition is replaced as a whole. The whole set is checked. Mistakes name the text `name`.
+    /// A file with one definition is replaced as a whole. The resulting set is checked as a whole. Mistakes in the text
+    /// give `name` as the name of its file.
     ///
     /// # Errors
     ///
     /// Returns every mistake in the text, and every conflict with other definitions. Also fails if a definition
-    /// contradicts `expected`, shares its file with others, or is new and has no destination. An
-    /// [unusable](Self::usable) entry conflicts with nothing, and may be replaced.
+    /// contradicts `expected`, would replace one in a file with several definitions, or is new and has no destination.
+    /// An [unusable](Self::usable) entry conflicts with nothing, and may be replaced.
     pub fn apply(
         &self,
         text: &str,
@@ -202,7 +205,7 @@ impl DefinitionSet {
     }
 
     /// Returns the chains that this text defines on its own, without applying it. Relative paths start in the directory
-    /// of the file that [`apply`](Self::apply) would write. Mistakes name the text `name`.
+    /// of the file that [`apply`](Self::apply) would write. Mistakes give `name` as the name of the file.
     ///
     /// # Errors
     ///
@@ -216,13 +219,13 @@ impl DefinitionSet {
         change::chains_of(self, text, name, destination)
     }
 
-    /// Plans the removal of a definition and its file. If one of two entries with this name is
-    /// [unusable](Self::usable), that entry is removed.
+    /// Plans the removal of a definition and its file. If there are two entries with this name, one of which is
+    /// [unusable](Self::usable), the unusable one is removed.
     ///
     /// # Errors
     ///
-    /// Fails if no definition or several have this name, the definition shares its file with others, or the remaining
-    /// definitions have mistakes.
+    /// Fails if no definition has this name, or several have it; if the file contains further definitions; or if the
+    /// remaining definitions have mistakes.
     pub fn delete(&self, id: &DefinitionId) -> Result<Change, ChangeError> {
         change::delete(self, id)
     }
@@ -232,8 +235,8 @@ impl DefinitionSet {
     ///
     /// # Errors
     ///
-    /// Fails if no stage or several have this name, the stage has no candidate, the definition shares its file with
-    /// others, or the definitions have mistakes.
+    /// Fails if no stage has this name, or several have it; if the stage has no candidate; if the file contains further
+    /// definitions; or if any definition has mistakes.
     pub fn promote(&self, stage: &StageId) -> Result<Change, ChangeError> {
         change::promote(self, stage)
     }

@@ -4,21 +4,21 @@ use std::{fmt, num::NonZeroU16, str::FromStr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Share(NonZeroU16);
 
-/// The reason why a text is not a share.
+/// The reason why a text is not a valid share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a valid share; write {fix}")]
 pub struct InvalidShare {
     /// The text that is not a share.
     pub text: String,
-    /// The text to write instead.
+    /// The text to write instead of the invalid one.
     pub fix: String,
 }
 
 impl Share {
-    /// Every request.
+    /// The share that contains every request.
     pub const ALL: Self = Self(NonZeroU16::MIN.saturating_add(Self::WHOLE - 1));
 
-    /// The number of steps in [`Share::ALL`].
+    /// The number of steps of 0.01% in [`Share::ALL`].
     const WHOLE: u16 = 10_000;
 
     /// Creates a share of `parts` in 10,000 requests; `None` unless `parts` is 1 to 10,000.
@@ -28,17 +28,18 @@ impl Share {
             .map(Self)
     }
 
-    /// Returns the number of requests in 10,000, from 1 to 10,000.
+    /// Returns how many of 10,000 requests are in the share, from 1 to 10,000.
     pub fn parts_of_ten_thousand(self) -> u16 {
         self.0.get()
     }
 
-    /// Returns whether request number `counter`, counted from 0, is in the share. The first request always is. The
-    /// share is exact in every 10,000 consecutive requests, and evenly distributed.
+    /// Returns whether request number `counter`, counted from 0, is in the share. Request 0 is in every share. Of any
+    /// 10,000 consecutive requests, the exact number is in the share, evenly distributed.
     pub fn is_due(self, counter: u64) -> bool {
         let whole = u64::from(Self::WHOLE);
         let parts = u64::from(self.0.get());
-        // A request is in the share when the running sum of parts passes a multiple of the whole.
+        // Every request adds the share's parts to a sum. A request is in the share if the sum passes a multiple of the
+        // whole.
         (counter % whole) * parts % whole < parts
     }
 }
@@ -81,7 +82,7 @@ impl FromStr for Share {
     }
 }
 
-/// Parses a number in hundredths: `12.5` becomes 1250.
+/// Parses a decimal number with at most two digits after the point, and returns its hundredths: 1250 for `12.5`.
 fn hundredths(text: &str) -> Option<u16> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| {

@@ -1,4 +1,4 @@
-//! Stores of definitions: their trait, and the store of files.
+//! Stores of definitions: the trait of all stores, and the store of files.
 
 mod files;
 mod loss;
@@ -27,22 +27,22 @@ use crate::{
     document::{self, Document},
 };
 
-/// The kind of a store, which decides how mistakes and commits are handled.
+/// Whether a store has files or entries. This decides what mistakes affect, and how changes are committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StoreKind {
     /// Files, which people edit: YAML or JSON, with one or several documents, and with paths relative to the file's
-    /// directory. All files change together: a mistake in one file keeps the last definitions live. A commit replaces
-    /// files one by one, so the host first writes the commit to its history, and completes it at the next start if
-    /// necessary.
+    /// directory. All files go live together: a mistake in one of them keeps the last valid definitions live. A commit
+    /// replaces files one by one, so the host first writes the commit to its history, and completes it at the next
+    /// start if necessary.
     Files,
-    /// Entries in a store that several programs share. Each is one definition as JSON without relative paths, and the
-    /// store may reformat it. Invalid entries are skipped, and the others are used. A commit is one transaction.
+    /// Entries in a store that several programs share. Each entry is one definition as JSON without relative paths, and
+    /// the store may reformat it. An invalid entry does not affect the others. A commit is one transaction.
     #[default]
     Entries,
 }
 
 impl StoreKind {
-    /// Returns the noun that messages use for one text of the store.
+    /// Returns what messages call a text in a store of this kind.
     fn text_noun(self) -> &'static str {
         match self {
             Self::Files => "file",
@@ -53,28 +53,29 @@ impl StoreKind {
 
 keywords!(StoreKind, "kind of store": Files = "files", Entries = "entries");
 
-/// One text in a store: a file or an entry, with one or several definitions.
+/// A text in a store of definitions: a file with one or several definitions, or an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DefinitionFile {
     /// The path of the file, or the location of the entry in its store.
     pub path: PathBuf,
-    /// The whole text.
+    /// The whole text of the file or entry.
     pub text: String,
     /// Whether the text is in a file or in an entry.
     pub kind: StoreKind,
-    /// The definition that must be at this path, if the store derives paths from names. With it, even an invalid entry
-    /// can be identified.
+    /// The ID of the definition that belongs at this path; `None` if the store does not derive paths from names. It
+    /// identifies even an invalid entry.
     pub expected_id: Option<DefinitionId>,
 }
 
 impl DefinitionFile {
-    /// Creates the text of a file.
+    /// Creates a file with this path and text.
     pub fn file(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
         Self::new(StoreKind::Files, path, text)
     }
 
-    /// Creates the text of an entry. `expected_id` is the ID of the definition that must be at this path.
+    /// Creates an entry with this path and text. `expected_id` is the ID of the definition that belongs at the path, if
+    /// the path tells it.
     pub fn entry(
         path: impl Into<PathBuf>,
         text: impl Into<String>,
@@ -86,7 +87,7 @@ impl DefinitionFile {
         }
     }
 
-    /// Creates a text whose path does not identify a definition.
+    /// Creates a file or entry. Its path does not tell which definition belongs there.
     pub fn new(kind: StoreKind, path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
         Self {
             path: path.into(),
@@ -96,7 +97,8 @@ impl DefinitionFile {
         }
     }
 
-    /// Returns the text without the store's formatting: an entry with sorted keys, one per line; a file unchanged.
+    /// Returns the text without differences that a store may introduce by reformatting it. In an entry, keys are
+    /// sorted, one on each line. A file is unchanged.
     pub fn normalized(&self) -> Cow<'_, str> {
         match serde_json::from_str::<Json>(&self.text) {
             Ok(mut value) if self.kind == StoreKind::Entries => {
@@ -107,7 +109,8 @@ impl DefinitionFile {
         }
     }
 
-    /// Parses the documents. A text without any is a mistake, so that losing its content does not remove definitions.
+    /// Parses the documents in the text. A text without documents is a mistake. Otherwise, a file that has lost its
+    /// content would remove its definitions.
     pub(crate) fn documents(&self, mistakes: &mut Mistakes) -> Vec<Document> {
         let before = mistakes.len();
         let documents = match self.kind {
@@ -122,16 +125,16 @@ impl DefinitionFile {
     }
 }
 
-/// Stores definitions: in files, in the nodes of a ZooKeeper ensemble, or in the resources of a cluster.
+/// A store of definitions, which are files, nodes of a ZooKeeper ensemble, or resources of a cluster.
 ///
-/// Stores behave alike, except for the differences between the two [`StoreKind`]s. The path of an entry begins with
+/// Apart from the differences between the two [`StoreKind`]s, all stores behave alike. The path of an entry begins with
 /// [`location`](Self::location).
 #[async_trait]
 pub trait DefinitionStore: Send + Sync + Debug + 'static {
-    /// Returns the store's location for messages, such as `zookeeper:/blueking/admissionwebhook`.
+    /// Returns where the store is, such as `zookeeper:/blueking/admissionwebhook`. Messages name it.
     fn location(&self) -> String;
 
-    /// Returns how definitions are stored. Default: as entries.
+    /// Returns whether the store has files or entries. Default: entries.
     fn kind(&self) -> StoreKind {
         StoreKind::Entries
     }
@@ -139,14 +142,14 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     /// Returns whether this path belongs to the store, even if nothing is stored there.
     fn owns(&self, path: &Path) -> bool;
 
-    /// Returns an unused path for a new definition with this name; `None` if the store does not accept it.
+    /// Returns an unused path for a new definition with this ID; `None` if the store does not accept such a definition.
     fn path_for(&self, id: &DefinitionId) -> Option<PathBuf>;
 
-    /// Receives the definitions that were live when the host last stopped, before the first [`read`](Self::read). A
-    /// store may compare them with its content to recognise half-written files.
+    /// Receives the definitions that were live when the host last stopped. It is called before the first
+    /// [`read`](Self::read), so that a store can compare its content with them and recognise half-written files.
     async fn set_last_live(&self, _files: Vec<DefinitionFile>) {}
 
-    /// Returns all content, sorted by path. Invalid definitions are included; half-written content is not.
+    /// Returns all texts of the store, sorted by path. Texts with mistakes are included; half-written texts are not.
     ///
     /// # Errors
     ///
@@ -157,14 +160,14 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     ///
-    /// Fails if the store's content differs from a change's [`before`](FileChange::before), if BCS's limit of one
-    /// definition per operation and kind would be violated, even by concurrent writes, or if the store cannot be
+    /// Fails if a text in the store differs from [`before`](FileChange::before) of its change; if there would be two
+    /// BCS definitions for the same operation and kind, even because of concurrent writes; or if the store cannot be
     /// written. Unless the error says otherwise, nothing was changed.
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError>;
 
     /// Waits until the content differs, or may differ, from the result of the last [`read`](Self::read). Losing or
-    /// regaining the connection counts as a change; after a failed read, only regaining it does. The future may be
-    /// dropped and the method called again without missing a change.
+    /// regaining the connection to the store counts as a change; after a failed read, only regaining it does. If the
+    /// caller drops the future and calls the method again, no change is missed.
     async fn changed(&self);
 }
 
@@ -172,28 +175,29 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Since the last read, the definition was changed, or another one with its name was created.
+    /// Since the store was last read, the definition to be written was changed, or another one with its name was
+    /// created.
     #[error("{path} was changed by someone else meanwhile; nothing was written, try again")]
     ChangedMeanwhile {
-        /// The path of the definition.
+        /// The path of the definition that was to be written.
         path: PathBuf,
     },
-    /// Since the last read, another definition for the same operation and kind was created.
+    /// Since the store was last read, another BCS definition for the same operation and kind was created.
     #[error(
         "{other} defines hooks for the same operation and kind as {path}, and BCS has one definition for each; nothing was written: put the hooks into one, or delete the other"
     )]
     Conflict {
-        /// The path that was to be written.
+        /// The path of the definition that was to be written.
         path: PathBuf,
-        /// The path of the existing definition.
+        /// The path of the other definition for the same operation and kind.
         other: PathBuf,
     },
-    /// The store is unreachable. The last definitions stay live.
+    /// The store cannot be reached. The definitions that were read last stay live.
     #[error("{store} cannot be reached: {reason}")]
     Unreachable {
         /// The [location](DefinitionStore::location) of the store.
         store: String,
-        /// The cause, and what to do about it.
+        /// Why the store cannot be reached, and what to do about it.
         reason: String,
     },
     /// The store refused the request, for example because a permission is missing.
@@ -201,44 +205,45 @@ pub enum StoreError {
     Refused {
         /// The [location](DefinitionStore::location) of the store.
         store: String,
-        /// The cause, and what to do about it.
+        /// Why the store refused the request, and what to do about it.
         reason: String,
     },
-    /// The store accepts only one change per commit.
+    /// The commit has several changes, but the store accepts only one at a time.
     #[error("{store} takes one change at a time; make them one after another")]
     OneAtATime {
         /// The [location](DefinitionStore::location) of the store.
         store: String,
     },
-    /// The definitions have mistakes.
+    /// The definitions in the store have mistakes.
     #[error(transparent)]
     Mistakes(#[from] Mistakes),
-    /// A file cannot be written. Nothing was changed.
+    /// A file of the commit cannot be written. Nothing was changed.
     #[error("{path} cannot be written, so nothing was changed: {source}")]
     NotWritten {
-        /// The path of the file.
+        /// The path of the file that cannot be written.
         path: PathBuf,
-        /// The I/O error.
+        /// The I/O error in writing the file.
         source: io::Error,
     },
-    /// A file cannot be written, and an earlier file of the commit cannot be restored.
+    /// A file of the commit cannot be written, and a file that was written before it cannot be restored.
     #[error(
         "{path} cannot be written: {source}; {written} is changed already and cannot be restored: {restoring}"
     )]
     PartlyWritten {
-        /// The path of the file.
+        /// The path of the file that cannot be written.
         path: PathBuf,
-        /// The I/O error.
+        /// The I/O error in writing the file.
         source: io::Error,
-        /// The file that was already written.
+        /// The path of the file that was written and cannot be restored.
         written: PathBuf,
-        /// The reason why the file cannot be restored.
+        /// Why that file cannot be restored.
         restoring: Box<StoreError>,
     },
 }
 
 impl StoreError {
-    /// Creates the error for a failed request to a store's server. After a temporary error, the store is read again.
+    /// Creates the error after the server of the store has failed a request. If `is_temporary`, the store counts as
+    /// unreachable, and is read again.
     pub fn of_server(store: String, reason: String, is_temporary: bool) -> Self {
         if is_temporary {
             Self::Unreachable { store, reason }

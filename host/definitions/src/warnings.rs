@@ -1,4 +1,4 @@
-//! Finds valid settings of chains that are probably mistakes.
+//! Warns about settings of chains that are valid, but probably not intended.
 
 use std::{cell::LazyCell, path::Path};
 
@@ -11,12 +11,12 @@ use crate::{
     document::{self, Document, Node},
 };
 
-/// The subresource for adding containers to a running Pod. The object in its requests is the whole Pod.
+/// The subresource by which a container is added to a running Pod. In such a request, the object is the whole Pod.
 const EPHEMERAL_CONTAINERS: &str = "ephemeralcontainers";
 
 impl ChainDefinition {
-    /// Returns warnings about valid settings that are probably mistakes: fields without an effect, rules that match
-    /// nothing, and chains that check Pods but not the containers that are added to them later.
+    /// Returns warnings about settings of the chain that are valid, but probably not intended: fields without an
+    /// effect, rules that match nothing, and rules that match Pods but not the containers that are added to Pods later.
     pub fn warnings(&self) -> Vec<Mistake> {
         let mut warnings = self.warnings.clone();
         warnings.extend(self.warnings_of_entries(useless_entries));
@@ -30,11 +30,12 @@ impl ChainDefinition {
         warnings
     }
 
-    /// Warns if some or all requests that match the chain's rules are never sent to the host. Also warns about rule
-    /// entries that match no request that is sent to it.
+    /// Warns if requests that match the chain's rules are never sent to the host. Also warns about each entry of a rule
+    /// for which this is true of all requests that match it.
     pub fn unreached(&self, reach: &Reach) -> Vec<Mistake> {
         let mut warnings = self.warnings_of_entries(|rule| {
-            // A stage with an expansion has rules for generated objects, which are in no request.
+            // A rule of a stage with an expansion may be for generated objects, which are not in any request. So there
+            // is no warning.
             if self.stages.iter().any(|stage| stage.spec.expansion.is_some()) {
                 return Vec::new();
             }
@@ -62,7 +63,7 @@ impl ChainDefinition {
         warnings
     }
 
-    /// Warns about the entries that `find` finds in each rule.
+    /// Returns a warning for each entry that `find` returns for the rules of the chain and its stages.
     fn warnings_of_entries(&self, find: impl Fn(&Rule) -> Vec<UselessEntry>) -> Vec<Mistake> {
         let of_stages = self.stages.iter().map(|stage| &stage.spec.rules);
         let rules = std::iter::once(&self.rules).chain(of_stages).flatten();
@@ -74,7 +75,8 @@ impl ChainDefinition {
             if warnings.iter().any(|warning| warning.message == message) {
                 continue;
             }
-            // The entry is not found if the chain is not from a file, or if the file has changed since it was read.
+            // The location of the entry cannot be found if the chain is not from a file, or if the file has changed
+            // since it was read.
             let mut roots = documents.iter().map(Document::root_ignoring_mistakes);
             let entry = roots
                 .find_map(|root| root.object_at(&self.source))
@@ -106,8 +108,8 @@ impl ChainDefinition {
         })
     }
 
-    /// Returns whether the stage checks Pods but not containers that are added later. Mutating stages that only handle
-    /// CREATE are not reported, because they only complete new Pods, for example by injecting a sidecar.
+    /// Returns whether the stage checks Pods, but not containers that are added to them later. A mutating stage that is
+    /// called only for CREATE probably completes new Pods, for example by injecting a sidecar, so it does not count.
     fn misses_ephemeral_containers(&self, stage: &StageDefinition) -> bool {
         let updates = self.sees_pods(stage, Operation::Update, None);
         let judges = self.phase == Phase::Validating && self.sees_pods(stage, Operation::Create, None);
@@ -129,7 +131,7 @@ impl ChainDefinition {
     }
 }
 
-/// A rule entry that matches no request, such as a kind instead of a resource, or a group with a version.
+/// An entry of a rule that matches no request, for example because it is a kind where a resource is expected.
 struct UselessEntry {
     field: &'static str,
     entry: String,
@@ -185,7 +187,7 @@ fn find_entry<'a>(node: &Node<'a>, field: &str, text: &str) -> Option<Node<'a>> 
     })
 }
 
-/// Singulars that people often write instead of the plural; none of them is a resource of Kubernetes.
+/// Words that people often write in place of the plural resource. None of them is the name of a resource in Kubernetes.
 const SINGULARS: [&str; 16] = [
     "pod",
     "deployment",

@@ -7,7 +7,7 @@ fn granted_environment_values_are_redacted_and_the_rest_is_unchanged() {
     let yaml = |environment: &str| {
         format!("{HEAD}      allow:\n        environment:{environment}\n      memory: 2MiB\n")
     };
-    // (file, text, redacted text)
+    // (file name, text of the file, text after the redaction)
     for (file, text, expected) in [
         (
             "a.yaml",

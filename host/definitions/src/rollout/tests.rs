@@ -18,7 +18,7 @@ fn share(text: &str) -> Share {
     text.parse().unwrap()
 }
 
-/// Returns the document of a chain whose rollout begins on line 9 in column 18.
+/// Returns the document of a chain with this rollout, which begins on line 9 in column 18. `more` is appended.
 fn document(rollout: &str, more: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: c }}\nspec:\n  rules: [ {{ \
@@ -166,8 +166,8 @@ fn requests_with_the_same_key_are_decided_by_the_same_plugin() {
         let namespace = by("namespace");
         let first = includes(&namespace, &request(Some(&number), "a", "alice"));
         assert_eq!(includes(&namespace, &request(Some(&number), "b", "bob")), first);
-        // A Namespace object has no namespace, so its name is the key. The same plugin decides it and the objects
-        // inside it.
+        // A request for a Namespace object has no namespace, so the object's name counts instead. Thus the Namespace
+        // and the objects in it are decided by the same plugin.
         assert_eq!(includes(&namespace, &request(None, &number, "bob")), first);
         let user = by("user");
         let first = includes(&user, &request(Some("a"), "a", &number));
@@ -200,15 +200,17 @@ fn a_larger_share_includes_the_requests_of_a_smaller_one() {
         );
         let count = now.iter().filter(|is_in| **is_in).count();
         let expected = requests.len() * usize::from(percent) / 100;
-        // The tolerance is five standard deviations.
+        // The number scatters like a random one, so five standard deviations are tolerated.
         assert!(count.abs_diff(expected) <= 112, "{count} of {percent}%");
         before = now;
     }
     assert!(before.iter().all(|is_in| *is_in), "all of them at the end");
-    // Each stage picks its share differently: a namespace may be in one stage's half, but not in another stage's half.
+    // The stage influences the choice: a namespace that is in the share of one stage may be outside of the share of
+    // another stage.
     let half = share("50%");
     assert_ne!(included(STAGE, half), included("Mutating:pods/labels", half));
-    // The result is the same in all replicas and in later versions of the program.
+    // The exact numbers are tested, because all replicas and later versions of the program must choose the same
+    // requests.
     let first: Vec<_> = included(STAGE, share("10%")).into_iter().take(40).collect();
     let first: Vec<_> = (0..)
         .zip(first)

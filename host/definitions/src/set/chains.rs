@@ -15,9 +15,9 @@ use crate::{
 /// Loads the chains in these files, and in the files `*.yaml`, `*.yml` and `*.json` of these directories, without their
 /// subdirectories, hidden files and editors' backups.
 ///
-/// The mutating chains come first, then the validating ones, each sorted by name. Requests call them in this order, in
-/// which kube-apiserver also calls webhook configurations. A name is unique in its phase, and there is at most one BCS
-/// definition for each operation and kind, as BCS documents it.
+/// The mutating chains come first, then the validating ones, each sorted by name. They are called in this order for a
+/// request, as kube-apiserver calls webhook configurations. Two chains of one phase cannot have the same name, and two
+/// BCS definitions cannot have the same operation and kind, as BCS documents it.
 ///
 /// # Errors
 ///
@@ -40,11 +40,12 @@ pub fn load_text(name: &str, text: &str) -> Result<Vec<ChainDefinition>, Mistake
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Definitions {
-    /// The chains in the order of their calls. Their stages contain their exceptions.
+    /// The chains, in the order in which they are called. Their stages contain the exceptions that apply to them.
     pub chains: Vec<ChainDefinition>,
-    /// The exceptions, sorted by name.
+    /// All exceptions, sorted by name.
     pub exceptions: Vec<ExceptionDefinition>,
-    /// The kind and name of each definition that supports chains without being one, such as a `SyncSet`; sorted.
+    /// The kinds and names of definitions on which chains depend, although they define no chain themselves, such as a
+    /// `SyncSet`. Sorted.
     pub supporting: Vec<String>,
 }
 
@@ -60,8 +61,8 @@ impl Definitions {
     }
 }
 
-/// Returns the chains and exceptions that these documents define. `mistakes` contains the mistakes that the parser
-/// found.
+/// Returns the chains and exceptions that these documents define together. `mistakes` contains the mistakes that were
+/// found in parsing them.
 pub(crate) fn define<'a>(
     read: impl IntoIterator<Item = &'a Arc<ReadDefinition>>,
     mut mistakes: Mistakes,
@@ -72,12 +73,12 @@ pub(crate) fn define<'a>(
     mistakes.into_result(definitions)
 }
 
-/// The accepted definitions, and their names, which must be unique.
+/// The definitions that have been accepted so far, and the names that they have taken.
 #[derive(Default)]
 pub(crate) struct Chains {
     accepted: Vec<(Arc<dyn DocumentForm>, Vec<Arc<ReadDefinition>>)>,
-    /// The key is what the name belongs to (such as `binding`), the phase, and the name. The value is the location of
-    /// the first definition with the name, and whether other definitions may share the name.
+    /// The names that are taken. The key is what the name is the name of (such as `binding`), the phase and the name.
+    /// The value is the location of the first definition with the name, and whether other definitions may share it.
     names: HashMap<(&'static str, Phase, String), (Location, bool)>,
 }
 
@@ -117,7 +118,8 @@ impl Chains {
         }
     }
 
-    /// Returns the chains in this file that depend on no other definition, unlike a policy with bindings.
+    /// Returns the chains in this file that are defined by one definition alone. Chains with bindings, for example, are
+    /// left out.
     pub(crate) fn of_file(&self, file: &str) -> impl Iterator<Item = &ChainDefinition> {
         let all = self.accepted.iter().flat_map(|(_, definitions)| definitions);
         all.filter(move |definition| definition.location().file == file)
@@ -131,7 +133,8 @@ impl Chains {
         self.names.retain(|_, (location, _)| location.file != file);
     }
 
-    /// Returns the chains and exceptions, and reports definitions that refer to a missing one or contradict another.
+    /// Returns the chains and exceptions. Reports definitions that refer to a missing definition, or contradict another
+    /// one.
     pub(crate) fn definitions(&self, mistakes: &mut Mistakes) -> Definitions {
         let mut defined = Definitions::default();
         let all = self.accepted.iter().flat_map(|(_, definitions)| definitions);
@@ -163,7 +166,8 @@ impl Chains {
         defined
     }
 
-    /// Records a name of the definition, or reports that another definition has the same name.
+    /// Records that the definition takes this name. Reports a mistake if another definition has taken it and does not
+    /// share it.
     fn take(&mut self, name: &TakenName, definition: &ReadDefinition, mistakes: &mut Mistakes) {
         let TakenName {
             of,

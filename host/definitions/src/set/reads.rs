@@ -1,4 +1,4 @@
-//! A cache of parsed definition files, so that each text is parsed once.
+//! A cache of parsed definition files, so that each text is parsed only once.
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
@@ -12,11 +12,11 @@ use crate::{
     forms::{DocumentForms, ReadDefinition},
 };
 
-/// A parsed text. It is immutable; sets that contain the text share it.
+/// A text and the definitions that were parsed from it. It is immutable, so all sets that contain the text share it.
 #[derive(Debug)]
 pub(crate) struct ReadFile {
     pub(crate) documents: Vec<Document>,
-    /// The mistakes in the syntax, and documents of unknown kinds.
+    /// The mistakes in the syntax of the text, and those about documents of an unknown kind.
     pub(crate) mistakes: Mistakes,
     pub(crate) definitions: Vec<Vec<Arc<ReadDefinition>>>,
 }
@@ -36,9 +36,11 @@ impl ReadFile {
     }
 }
 
-/// The systems whose documents are read, the parsed texts, and the contents of files that definitions refer to. Sets
-/// that are derived from each other share this cache: each text is parsed once, and all chains see one version of a
-/// file.
+/// The policy systems whose documents are read, the parsed texts, and the contents of the files to which definitions
+/// refer.
+///
+/// A set and the sets that are derived from it share this cache. Therefore each text is parsed once, and all chains get
+/// the same version of a file.
 #[derive(Clone, Default, derive_more::Debug)]
 #[debug("Reads {{ .. }}")]
 pub(crate) struct Reads(Arc<Inner>);
@@ -62,7 +64,7 @@ impl Reads {
         Self::new(self.0.forms.clone())
     }
 
-    /// Returns whether the files that definitions refer to are unchanged since they were read.
+    /// Returns whether the files to which definitions refer are unchanged since they were read.
     pub(crate) fn are_current(&self) -> bool {
         let texts = self.0.texts.lock();
         let is_same = |(path, text): (&PathBuf, &Result<String, Mistake>)| {
@@ -84,7 +86,7 @@ impl Reads {
         read
     }
 
-    /// Parses a text that is not part of a set. Mistakes name the file `name`.
+    /// Parses a text that is not in a set. Mistakes give `name` as the name of its file.
     pub(crate) fn text(&self, name: &str, text: &str) -> ReadFile {
         let mut mistakes = Mistakes::new();
         self.documents(document::read_text(name, text, &mut mistakes), mistakes)
@@ -96,7 +98,7 @@ impl Reads {
         ReadFile::new(documents, mistakes, &self.0.forms)
     }
 
-    /// Returns the definitions in these files, except those whose name cannot be read.
+    /// Returns the definitions in these files. A definition is left out if its name cannot be read.
     pub(crate) fn definitions<'a>(
         &self,
         files: impl IntoIterator<Item = &'a ReadFile>,
@@ -104,8 +106,8 @@ impl Reads {
         self.definitions_or(files, |_| None)
     }
 
-    /// Returns the definitions in these files. If the name of a definition cannot be read, `unnamed` may identify the
-    /// definition; otherwise, it is left out.
+    /// Returns the definitions in these files. If the name of a definition cannot be read, `unnamed` may return its ID.
+    /// If it does not, the definition is left out.
     pub(crate) fn definitions_or<'a>(
         &self,
         files: impl IntoIterator<Item = &'a ReadFile>,
@@ -131,7 +133,7 @@ impl Reads {
     }
 }
 
-/// Sets of the same texts are equal, whatever their caches contain.
+/// Two caches always count as equal, so that sets are equal if their texts are.
 impl PartialEq for Reads {
     fn eq(&self, _: &Self) -> bool {
         true

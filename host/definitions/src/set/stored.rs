@@ -37,7 +37,7 @@ pub struct StoredDefinition {
     pub has_mistakes: bool,
 }
 
-/// A parsed definition and its position in the set.
+/// A parsed definition, with the indexes of its file in the set and of its document in the file.
 pub(crate) struct ParsedDefinition<'a> {
     pub(crate) file: usize,
     pub(crate) document: usize,
@@ -51,8 +51,8 @@ impl ParsedDefinition<'_> {
         !self.root.path().is_empty()
     }
 
-    /// Returns the chain that the definition defines by itself; `None` if it is incomplete or, like a binding, a stage
-    /// of another definition's chain.
+    /// Returns the chain that the definition defines by itself; `None` if it is incomplete, or is only a part of a
+    /// chain, like a binding.
     pub(crate) fn chain(&self) -> Option<ChainDefinition> {
         let mut chains = Chains::default();
         chains.add(self.read, &mut Mistakes::new());
@@ -83,7 +83,7 @@ pub(super) fn all(set: &DefinitionSet) -> Vec<StoredDefinition> {
     usable.chain(unusable).collect()
 }
 
-/// Returns the index of the definition that contains this location.
+/// Returns the index of the definition in `documents` that contains this location.
 pub(super) fn index_at(documents: &[StoredDefinition], location: &Location) -> Option<usize> {
     let before = documents.iter().enumerate().filter(|(_, document)| {
         document.line <= location.line && *document.file.as_os_str() == *location.file.as_str()
@@ -92,7 +92,8 @@ pub(super) fn index_at(documents: &[StoredDefinition], location: &Location) -> O
     last.map(|(index, _)| index)
 }
 
-/// Describes an unusable entry; `None` if neither its text nor its path identifies the definition.
+/// Describes an entry that cannot be used. Returns `None` if neither its text nor its path tells which definition it
+/// is.
 fn unusable(set: &DefinitionSet, file: &DefinitionFile) -> Option<StoredDefinition> {
     Some(StoredDefinition {
         id: id_of(set, file)?,
@@ -118,7 +119,7 @@ pub(crate) fn text_of(
     Some(document.text_in(&file.text, documents.len() == 1).to_owned())
 }
 
-/// Returns the text of a list item without its indentation.
+/// Returns the text of an item of a list, without the indentation that it has in the list.
 fn item(text: &str, root: &Node<'_>) -> Option<String> {
     let mut lines = text.get(root.span())?.split_inclusive('\n');
     let first = lines.next().unwrap_or_default();

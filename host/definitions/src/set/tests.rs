@@ -14,7 +14,7 @@ fn of(path: &str, text: &str) -> DefinitionSet {
     DefinitionSet::of_files(vec![DefinitionFile::file(path, text)])
 }
 
-/// All chains of a set get the same version of a file, however fast the file changes.
+/// Even while the file is being changed, all chains of a set get the same version of it.
 #[test]
 fn a_file_that_several_definitions_refer_to_is_read_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -40,7 +40,7 @@ fn a_file_that_several_definitions_refer_to_is_read_once() {
         assert_eq!(plugin.settings["rego"], "package a0", "{}", chain.name);
         assert_eq!(plugin.settings["libs"][0], "package a0", "{}", chain.name);
     }
-    // A set with an empty cache reads the file again.
+    // With an empty cache, the set reads the changed file.
     let chains = set.uncached().chains().unwrap();
     let (_, plugin) = chains[0].stages[0].plugins().next().unwrap();
     assert_eq!(plugin.settings["rego"], "package a1");
@@ -78,7 +78,7 @@ fn stored_definitions_keep_their_text_and_comments() {
         .iter()
         .map(|stored| stored.chain.as_ref().map(ToString::to_string))
         .collect();
-    // The last definition is incomplete, so it defines no chain.
+    // The last definition has a mistake, so it defines no chain.
     assert_eq!(
         chains,
         [
@@ -145,7 +145,7 @@ fn stored_definitions_are_identified_by_kind_and_name() {
                 .all(|stored| stored.in_list == text.contains("items"))
         );
     }
-    // The text of an item is a complete document.
+    // The text of an item can be used as a document of its own.
     let stored = of("f", &list).documents();
     assert_eq!(stored[0].text.trim_end(), chain("b").trim_end());
 }
@@ -187,7 +187,7 @@ fn the_documents_of_a_policy_include_its_bindings() {
     }
 }
 
-/// Creates entries from JSON documents, with their kinds and names as paths.
+/// Creates entries of a store from these documents. The path of each is the kind and name of its definition.
 fn entries(documents: &[String]) -> Vec<DefinitionFile> {
     let entry = |text: &String| {
         let stored = of("f", text).documents();
@@ -201,7 +201,8 @@ fn entries(documents: &[String]) -> Vec<DefinitionFile> {
     documents.iter().map(entry).collect()
 }
 
-/// Lists the chains in `now` that are served, with their stages, and then the unusable entries.
+/// Lists the served chains with their stages, and then the unusable entries. The store contains `now`; `before` was in
+/// force.
 fn sorted(now: &[DefinitionFile], before: &[DefinitionFile], on_bad: OnBadDefinition) -> String {
     let usable = DefinitionSet::of_files(now.to_vec()).usable(before, on_bad);
     let mut text = String::new();
@@ -216,7 +217,7 @@ fn sorted(now: &[DefinitionFile], before: &[DefinitionFile], on_bad: OnBadDefini
     text
 }
 
-/// Returns a chain without relative paths, because entries have no directory.
+/// Returns a chain whose module has an absolute path, because relative paths are not allowed in entries.
 fn absolute(name: &str) -> String {
     chain(name).replace("file:s.wasm", "file:/s.wasm")
 }
@@ -257,7 +258,8 @@ fn entries_with_a_missing_dependency_are_set_aside() {
     let both = entries(&[binding("b", "p"), policy("p")]);
     assert_eq!(sorted(&both, &[], keep), "p: b\n");
 
-    // The policy of both bindings is gone. The last version of `b` is served, because its policy still exists.
+    // The policy that both bindings name is missing. The last version of `b` is served instead, because it names a
+    // policy that exists.
     let stray = entries(&[
         binding("a", "gone"),
         binding("b", "gone"),
@@ -274,11 +276,11 @@ fn entries_with_a_missing_dependency_are_set_aside() {
     let expected = format!("pods: s\np: \n{gone}{}", gone.replace("/a", "/b"));
     assert_eq!(sorted(&stray, &both, OnBadDefinition::ServeRest), expected);
 
-    // Without its policy, neither version of the binding is usable.
+    // Now the policy in the last version of the binding is missing as well, so no version is served.
     let stray = entries(&[binding("b", "gone")]);
     assert_eq!(sorted(&stray, &both, keep), gone.replace("/a", "/b"));
 
-    // A constraint that is invalid or has no template is set aside, like a binding without a policy.
+    // A constraint that is invalid or has no template is treated like a binding without a policy: it is set aside.
     let number = "{ most: { type: integer } }";
     let both = entries(&[template(number), constraint("one", "1"), constraint("two", "2")]);
     assert_eq!(sorted(&both, &[], keep), "few: one two\n");
@@ -320,7 +322,7 @@ fn constraints_are_set_aside_with_their_template() {
     assert_eq!(bad, ["ConstraintTemplate/few", "Few/one"]);
     let chains = usable.served().chains().unwrap();
     assert_eq!(chains.len(), 1, "{chains:?}");
-    // If the last version of the template is served, so are its constraints.
+    // The last version of the template is served, so its constraint is not set aside.
     let mut usable = DefinitionSet::of_files(all.clone()).usable(&all, OnBadDefinition::KeepLast);
     usable.set_aside(
         path,

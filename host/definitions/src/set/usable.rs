@@ -1,4 +1,4 @@
-//! Finds unusable definitions, and decides what is served instead of them.
+//! Finds definitions that cannot be used, and decides what is served instead of them.
 
 use std::{
     collections::BTreeMap,
@@ -16,37 +16,38 @@ use crate::{
     document::{Mistake, Mistakes},
 };
 
-/// The treatment of an invalid entry of a store. An entry is invalid if it has a mistake, or if another definition has
-/// the same name or, in BCS, the same operation and kind. The other definitions stay live.
+/// What happens if an entry of a store is invalid. An entry is invalid if it has a mistake, or if another definition
+/// has the same name or, in BCS, the same operation and kind. All other definitions stay live in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnBadDefinition {
-    /// The last valid version stays live, if there is one.
+    /// The last valid version of the entry stays live, if there is one.
     #[default]
     KeepLast,
-    /// The entry is left out, so requests that it would have checked pass unchecked.
+    /// The invalid entry is left out. Requests that it would have checked pass unchecked.
     ServeRest,
 }
 
 keywords!(OnBadDefinition, "choice": KeepLast = "keep-last", ServeRest = "serve-rest");
 
-/// An unusable entry or file of definitions.
+/// A file or entry with a definition that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BadDefinition {
-    /// The path of the file, or the location of the entry.
+    /// The path of the unusable file, or the location of the unusable entry.
     pub path: PathBuf,
-    /// The kind and name; `None` if neither text nor path identifies the definition.
+    /// The kind and name of the unusable definition; `None` if neither the text nor the path tells them.
     pub id: Option<DefinitionId>,
-    /// The reasons, one sentence each.
+    /// The reasons why the definition cannot be used, one sentence each.
     pub reasons: Vec<String>,
-    /// The version that is served instead.
+    /// Which version is served instead of the unusable definition.
     pub served: Served,
-    /// Whether the definition may become usable without a change: it is valid, but a module cannot be fetched now.
+    /// Whether the definition may become usable without being changed: it is valid, but one of its modules cannot be
+    /// fetched now.
     pub is_transient: bool,
 }
 
 impl BadDefinition {
-    /// Creates a report about this path, without an ID and reasons.
+    /// Describes an unusable definition at this path. Its ID and the reasons are to be added.
     pub fn new(path: impl Into<PathBuf>, served: Served, is_transient: bool) -> Self {
         Self {
             path: path.into(),
@@ -73,7 +74,7 @@ pub enum Served {
     FailingStages,
 }
 
-/// Writes one line: the name, the path, what is served instead, and the reasons.
+/// Writes the report in one line: the name and path of the definition, what is served instead, and the reasons.
 impl fmt::Display for BadDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.id {
@@ -90,31 +91,32 @@ impl fmt::Display for BadDefinition {
     }
 }
 
-/// A set without its unusable definitions.
+/// The definitions of a set after those that cannot be used were set aside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usable {
     /// The valid definitions.
     pub set: DefinitionSet,
-    /// The unusable definitions, sorted by path.
+    /// The definitions that cannot be used, sorted by path.
     pub bad: Vec<BadDefinition>,
-    /// The previous versions that are served instead.
+    /// The texts of the last valid versions that are served instead of unusable definitions.
     previous_versions: Vec<DefinitionFile>,
-    /// The files in the set whose current version is not served.
+    /// The paths of files whose current version is not served.
     withheld_paths: Vec<PathBuf>,
 }
 
 impl DefinitionSet {
-    /// Sets unusable entries aside. Mistakes in files remain, and [`chains`](Self::chains) reports them.
+    /// Sets aside the entries that cannot be used. Files are never set aside: mistakes in them are reported by
+    /// [`chains`](Self::chains).
     ///
-    /// `in_force` are the texts of the live table. Of two conflicting definitions, the one in force stays, or else the
-    /// one with the first path, so that all replicas agree.
+    /// `in_force` are the texts that are live now. Of two conflicting definitions, the one in force stays; if neither
+    /// is in force, the one whose path sorts first, so that all replicas decide alike.
     #[must_use]
     pub fn usable(&self, in_force: &[DefinitionFile], on_bad: OnBadDefinition) -> Usable {
         self.usable_if(in_force, on_bad, &|_| Vec::new())
     }
 
-    /// Sets entries aside like [`usable`](Self::usable), and also entries whose chain has a mistake according to
-    /// `mistakes_of`.
+    /// Sets entries aside like [`usable`](Self::usable). In addition, an entry is set aside if `mistakes_of` finds a
+    /// mistake in its chain.
     #[must_use]
     pub fn usable_if(
         &self,
@@ -124,7 +126,7 @@ impl DefinitionSet {
     ) -> Usable {
         let (files, mut entries): (Vec<_>, Vec<_>) = self.all().cloned().partition(is_file);
         let mut chains = Chains::default();
-        // Files are read first, because entries must not conflict with them.
+        // Files are read before entries, so that in a conflict between both, the entry is set aside.
         if !entries.is_empty() {
             for file in &files {
                 let read = self.reads.file(file);
@@ -178,10 +180,10 @@ impl DefinitionSet {
     }
 }
 
-/// Divides definitions into usable and unusable ones, one by one.
+/// Divides the definitions into usable and unusable ones. They are added one by one.
 struct Classifier<'a> {
     set: &'a DefinitionSet,
-    /// The chains in the files, and in the entries accepted so far.
+    /// The definitions in files, and in those entries that have been accepted so far.
     chains: Chains,
     files: Vec<DefinitionFile>,
     unusable: Vec<DefinitionFile>,
@@ -199,8 +201,8 @@ impl Classifier<'_> {
         self.unusable.push(entry);
     }
 
-    /// Rejects entries with a missing or contradicting counterpart, such as a binding without its policy. It runs after
-    /// all entries were read, because counterparts come in any order.
+    /// Rejects entries that need another definition which is missing or contradicts them, such as a binding without its
+    /// policy. Called after all entries were read, because the other definition may come later.
     fn reject_unbound(
         &mut self,
         in_force: &[DefinitionFile],
@@ -220,7 +222,7 @@ impl Classifier<'_> {
                     let entry = self.files.remove(index);
                     self.reject(entry, reasons);
                 } else {
-                    // Mistakes in files remain; `DefinitionSet::chains` reports them.
+                    // The mistake is in a file, and files are never set aside. `DefinitionSet::chains` reports it.
                     continue;
                 }
                 is_done = false;
@@ -240,14 +242,15 @@ impl Classifier<'_> {
         self.bad.sort_by(|a, b| a.path.cmp(&b.path));
     }
 
-    /// Returns the mistakes between definitions: counterparts that are missing or contradict each other.
+    /// Returns the mistakes that concern several definitions: one refers to a missing definition, or contradicts
+    /// another.
     fn unbound(&self) -> Mistakes {
         let mut mistakes = Mistakes::new();
         self.chains.definitions(&mut mistakes);
         mistakes
     }
 
-    /// Adds a definition unless it has a mistake.
+    /// Adds the definitions of an entry, or returns their mistakes.
     fn take(
         &mut self,
         entry: &DefinitionFile,
@@ -276,7 +279,8 @@ impl Usable {
         }
     }
 
-    /// Returns the set to serve: usable definitions, and previous versions of the others.
+    /// Returns the set of definitions to serve: the usable ones, and the last valid versions of the others where they
+    /// are kept.
     pub fn served(&self) -> DefinitionSet {
         let is_served = |file: &&DefinitionFile| !self.withheld_paths.contains(&file.path);
         let files = self
@@ -288,21 +292,21 @@ impl Usable {
         self.set.with_contents(files.cloned().collect())
     }
 
-    /// Returns whether this is the path of a file, not of an entry.
+    /// Returns whether the set has a file with this path. For the path of an entry, the result is false.
     pub fn is_file(&self, path: &Path) -> bool {
         let mut files = self.set.files().iter();
         files.any(|file| file.path == path && file.kind == StoreKind::Files)
     }
 
-    /// Returns whether the text at this path is usable and not yet in force.
+    /// Returns whether the text at this path can be used, and differs from the text that is in force.
     pub fn is_new(&self, path: &Path, in_force: &[DefinitionFile]) -> bool {
         let mut files = self.set.files().iter();
         !self.withheld_paths.iter().any(|withheld| withheld == path)
             && files.any(|file| file.path == path && conflict_rank(file, in_force) != 0)
     }
 
-    /// Sets aside a [new](Self::is_new) definition, which is valid but unusable, for example because its module does
-    /// not compile. Its previous version, if any, is served instead; for an entry, only if `on_bad` is
+    /// Sets aside a [new](Self::is_new) definition that is valid, but cannot be used, for example because its module
+    /// does not compile. If it has a previous version, that is served instead; for an entry, only if `on_bad` is
     /// [`KeepLast`](OnBadDefinition::KeepLast).
     pub fn set_aside(
         &mut self,
@@ -340,7 +344,7 @@ impl Usable {
             },
             is_transient,
         });
-        // Definitions that depend on this one, such as the constraints of a template, are set aside too.
+        // If a definition depends on this one, as a constraint depends on its template, it is set aside too.
         let unbound = by_file(&self.served().definitions().err().unwrap_or_default())
             .into_iter()
             .find(|(path, _)| self.is_served_entry(path));
@@ -355,7 +359,8 @@ impl Usable {
     }
 }
 
-/// Returns the rank of a definition. In a conflict, the definition with the lower rank wins.
+/// Returns the rank of a definition. Of two conflicting definitions, the one with the lower rank is kept. An unchanged
+/// definition in force has the lowest rank, a new one the highest.
 fn conflict_rank(file: &DefinitionFile, in_force: &[DefinitionFile]) -> u8 {
     match in_force.iter().find(|other| other.path == file.path) {
         Some(other) if other.normalized() == file.normalized() => 0,

@@ -24,31 +24,32 @@ use crate::{
     change::{file_of, free_path},
 };
 
-/// Definitions are removed only when the files have been unchanged for this time. While a file is being written it may
-/// be valid with fewer definitions, and while a directory is being replaced it may be empty.
+/// If the files contain fewer definitions than before, this takes effect after they have been unchanged for this time.
+/// A file that is being written may be valid before all its definitions are in it, and a directory that is being
+/// replaced may be empty.
 const REMOVAL_QUIET: Duration = Duration::from_secs(2);
 
-/// The maximum time to wait for a program that is writing a file. Afterwards, the file is reported as a mistake.
+/// The maximum time to wait for a program that is writing a file. If it is exceeded, the file is reported as a mistake.
 const WRITER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The store of definitions in files and directories, which people also edit.
 ///
-/// Files are read by [`read_files`](crate::read_files), with two precautions: the read waits while a program is writing
-/// a file, and fails after 20 s; and a file that may be incomplete is used only after 2 s without a change. A commit
-/// replaces whole files. Through a symbolic link, it writes to the target, but removes only the link. New definitions
-/// go to the first directory. The first read removes the temporary files of a commit that was killed.
+/// Files are read by [`read_files`](crate::read_files), with two precautions. While a program is writing a file, the
+/// read waits for it, and fails after 20 s. A file that may be incomplete is used only after 2 s without a change. A
+/// commit replaces whole files. If a file is a symbolic link, its target is replaced, but only the link is removed. New
+/// definitions are written to the first directory. If a commit was killed, the first read removes its temporary files.
 #[derive(Debug)]
 pub struct FileStore {
     paths: Arc<[PathBuf]>,
-    /// The state of the files before the last read; `None` before the first read.
+    /// The state of the files just before they were last read; `None` if they have not been read.
     read: watch::Sender<Option<Fingerprint>>,
-    /// The content at the last read; `None` before the first read.
+    /// The texts and definitions that were last read without mistakes; `None` if there are none.
     complete: Mutex<Option<Complete>>,
-    /// Wakes the task that waits for a change.
+    /// Notices changes of the files, and wakes the task that waits in `changed`.
     watch: Mutex<Option<Watch>>,
-    /// The files that other programs are writing, watched from the first call of `changed` on.
+    /// The files that other programs are writing. They are tracked from the first call of `changed` on.
     writers: OnceLock<Writers>,
-    /// The warnings about directories without definitions at the last read.
+    /// The warnings about directories that had no definitions when the store was last read.
     empty: Mutex<Vec<Mistake>>,
     config: WatchConfig,
     writer_timeout: Duration,
@@ -71,7 +72,7 @@ impl FileStore {
         }
     }
 
-    /// Sets the systems whose documents the files may contain.
+    /// Sets the policy systems whose documents the files may contain.
     #[must_use]
     pub fn of_forms(self, forms: &DocumentForms) -> Self {
         Self {
@@ -80,7 +81,7 @@ impl FileStore {
         }
     }
 
-    /// Waits until no file is being written.
+    /// Waits until no program is writing a file of the store. A file that is written for too long is a mistake.
     async fn wait_for_writers(&self) -> Result<(), StoreError> {
         let Some(writers) = self.writers.get() else {
             return Ok(());
@@ -93,7 +94,8 @@ impl FileStore {
         Ok(mistakes.into_result(())?)
     }
 
-    /// Warns about directories that have become empty since the last read: without any chain, every request passes.
+    /// Warns about each directory that has become empty since the store was last read. Without a chain, every request
+    /// passes.
     async fn warn_of_empty_directories(&self) -> Result<(), StoreError> {
         let paths = self.paths.clone();
         let find = move || paths.iter().filter_map(|path| empty_directory(path)).collect();
@@ -117,7 +119,7 @@ impl FileStore {
         })
     }
 
-    /// Waits until the files are complete. Returns their state before the read, and their texts.
+    /// Waits until the files seem complete. Returns their texts, and their state just before they were read.
     async fn read_complete(&self, last: Option<Complete>) -> Result<(Fingerprint, FilesRead), StoreError> {
         let (mut reading, last) = (Reading::default(), Arc::new(last));
         let mut has_logged = false;
@@ -129,7 +131,8 @@ impl FileStore {
                     Some(last) if last.loses(found, &forms) => REMOVAL_QUIET,
                     _ => QUIET,
                 };
-                // The state is recorded before the texts are read, so that changes during the read are noticed.
+                // The state is recorded before the texts are read. A change during the read thus counts as a change
+                // after it.
                 let seen = Fingerprint::read_extensions(paths.iter().cloned(), EXTENSIONS);
                 (seen, reading.look(&paths, quiet), reading)
             };
@@ -183,7 +186,7 @@ impl DefinitionStore for FileStore {
         self.read.send_replace(Some(seen));
         self.warn_of_empty_directories().await?;
         let mut complete = self.complete.lock().await;
-        // The values are cloned, because they must remain if this future is dropped while it waits.
+        // The values are cloned, not taken, because this future may be dropped while it waits below.
         let (last, forms) = (complete.clone(), self.forms.clone());
         let (now, mut found) = self
             .blocking(move || (Complete::after(last, &found, &forms), found))
@@ -225,7 +228,7 @@ impl DefinitionStore for FileStore {
         let mut watch = self.watch.lock().await;
         loop {
             let Some(seen) = read.borrow_and_update().clone() else {
-                // Before the first read, any content is a change.
+                // The store has not been read yet, so whatever it contains is a change.
                 return;
             };
             let watch = match &mut *watch {
@@ -241,14 +244,15 @@ impl DefinitionStore for FileStore {
             };
             tokio::select! {
                 _ = watch.changed() => return,
-                // Another caller has read the files, so changes are now relative to that read.
+                // Another task has read the store, so from now on, changes since that read are reported.
                 _ = read.changed() => {}
             }
         }
     }
 }
 
-/// The content at the last read without mistakes. If files later contain less, they may be incomplete.
+/// The files and definitions that were last read without mistakes. If a later read finds less, the files may be
+/// incomplete.
 #[derive(Clone, Debug, Default)]
 struct Complete {
     files: Vec<DefinitionFile>,
@@ -280,8 +284,9 @@ impl Complete {
         Self::after(Some(self), &FilesRead::of_files(files), forms)
     }
 
-    /// Returns whether the files may be half-written: a file is truncated or is new and blank, or the definitions
-    /// enforce less than before. With mistakes, nothing goes live, so nothing can be lost.
+    /// Returns whether the files found may be half-written. This is assumed if a file was truncated, if a new file is
+    /// blank, or if the definitions enforce less than before. It is not assumed if there are mistakes, because then
+    /// nothing goes live.
     fn loses(&self, found: &FilesRead, forms: &DocumentForms) -> bool {
         if found.files == self.files {
             return false;

@@ -1,4 +1,4 @@
-//! Decides whether a change weakens the definitions, as truncating a file would.
+//! Decides whether a change of the definitions may be the result of a truncated file.
 
 use std::collections::HashMap;
 
@@ -6,12 +6,13 @@ use admittance_admission::Phase;
 
 use crate::{ChainDefinition, Definitions, ExceptionDefinition, StageDefinition};
 
-/// Returns whether a stage may refuse less than before: it is gone, its conditions or policies differ, or its plugin
-/// lost settings; or whether there is a new exception.
+/// Returns whether a request that was refused before may now be allowed. This is the case if a stage or a rule is
+/// missing, if the conditions or policies of a stage differ, if its plugin has lost settings, or if there is a new
+/// exception.
 ///
-/// A stricter stage counts too, because distinguishing it would require a comparison of selectors and expressions.
-/// Changes that truncating a file cannot cause do not count: another module or URL, other values in settings, more
-/// rules of a chain.
+/// A stage that has become stricter also counts as different, because selectors and expressions are only compared for
+/// equality. Changes that truncating a file cannot cause do not count: a different module or URL, different values in
+/// settings, and additional rules.
 pub(super) fn enforces_less(before: &Definitions, now: &Definitions) -> bool {
     let is_new = |exception: &ExceptionDefinition| {
         let mut others = before.exceptions.iter();

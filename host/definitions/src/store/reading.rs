@@ -1,4 +1,4 @@
-//! Reads files so that all texts belong to one moment, and none is half-written.
+//! Reads files in such a way that all texts are from the same moment, and none is half-written.
 
 use std::{
     cell::OnceCell,
@@ -17,30 +17,30 @@ use crate::{
     document::{self, Mistake, Mistakes},
 };
 
-/// After this many reads, files that keep changing are a mistake.
+/// The maximum number of reads. If the files have changed during each of them, this is a mistake.
 const ATTEMPTS: usize = 10;
 
 pub(super) const EXTENSIONS: Extensions = &["yaml", "yml", "json"];
 
-/// Files are complete if they have been unchanged for this time.
+/// If all files have been unchanged for this time, they count as complete.
 pub(super) const QUIET: Duration = Duration::from_millis(50);
 
 /// Reads these files, and the files `*.yaml`, `*.yml` and `*.json` of these directories, without their subdirectories,
 /// hidden files and editors' backups. A directory may be empty. This function blocks.
 ///
-/// The texts belong to one moment: if files change while they are read, all are read again.
+/// All texts are from the same moment: if a file changes during the read, all files are read again.
 ///
 /// # Errors
 ///
-/// Returns every path that is missing, unreadable, not UTF-8, or larger than [`LARGEST_FILE`](document::LARGEST_FILE).
-/// A missing directory never counts as empty.
+/// Returns a mistake for each file that is missing, unreadable, not UTF-8, or larger than
+/// [`LARGEST_FILE`](document::LARGEST_FILE). A missing directory is a mistake too, so that it never counts as empty.
 pub fn read_files(paths: &[PathBuf]) -> Result<Vec<DefinitionFile>, Mistakes> {
     let mut mistakes = Mistakes::new();
     let files = read_readable_files(paths, &mut mistakes);
     mistakes.into_result(files)
 }
 
-/// Reads files like [`read_files`], and skips unreadable ones.
+/// Reads files like [`read_files`]. Files that cannot be read are reported in `mistakes`, and left out.
 pub(crate) fn read_readable_files(paths: &[PathBuf], mistakes: &mut Mistakes) -> Vec<DefinitionFile> {
     let mut reading = Reading::default();
     loop {
@@ -54,7 +54,7 @@ pub(crate) fn read_readable_files(paths: &[PathBuf], mistakes: &mut Mistakes) ->
     }
 }
 
-/// The texts of readable files, and the mistakes about the others.
+/// The texts of the files that can be read, and the mistakes about the files that cannot.
 #[derive(Debug, Default)]
 pub(super) struct FilesRead {
     pub(super) files: Vec<DefinitionFile>,
@@ -70,7 +70,7 @@ impl FilesRead {
         }
     }
 
-    /// Returns the definitions in the files; `None` if there are mistakes. The first call parses the texts.
+    /// Returns the definitions in the texts; `None` if anything has a mistake. The texts are parsed in the first call.
     pub(super) fn definitions(&self, forms: &DocumentForms) -> Option<&Arc<Definitions>> {
         let parse = || {
             let files = DefinitionSet::of_forms(self.files.clone(), forms);
@@ -84,8 +84,9 @@ impl FilesRead {
     }
 }
 
-/// Reads files repeatedly until all of them have been unchanged for a while. This prevents reads while a ConfigMap's
-/// link is swapped, while a directory that is being removed looks empty, or while a half-written file is valid already.
+/// Reads files repeatedly until all of them have been unchanged for a while. Otherwise, a read could happen while a
+/// ConfigMap's link is being swapped, while a directory that is being removed looks empty, or when a half-written file
+/// is valid by chance.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     listing: Listing,
@@ -94,8 +95,8 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Returns the texts if the files have been unchanged for `quiet`; otherwise returns the time until the next
-    /// attempt.
+    /// Makes an attempt. Returns the texts if the files have been unchanged for `quiet`; otherwise, returns the time to
+    /// wait until the next attempt.
     pub(super) fn look(
         &mut self,
         paths: &[PathBuf],
@@ -133,12 +134,12 @@ fn kept_changing(paths: &[PathBuf]) -> FilesRead {
     found
 }
 
-/// The state of the files. If two listings are equal, no file changed between them.
+/// The state of all files at one moment. If two listings are equal, no file has changed between them.
 #[derive(Debug, Default, PartialEq)]
 struct Listing {
-    /// The state of each path itself, and of the target if it is a link.
+    /// The state of each given path and, if it is a symbolic link, of its target.
     paths: Vec<[Option<Stamp>; 2]>,
-    /// The files without duplicates.
+    /// The files at the given paths and their states. Each file is listed once.
     files: Vec<(PathBuf, Option<Stamp>)>,
     mistakes: Mistakes,
 }
@@ -161,7 +162,8 @@ impl Listing {
                 }
             };
             for file in files {
-                // A file that is also in a given directory is listed once. A missing file is reported when it is read.
+                // A file may be given alone and with its directory, but is listed only once. If it is missing, reading
+                // it reports the mistake.
                 if seen.insert(fs::canonicalize(&file).unwrap_or_else(|_| file.clone())) {
                     let found = stamp(fs::metadata(&file));
                     listing.files.push((file, found));
@@ -171,7 +173,7 @@ impl Listing {
         listing
     }
 
-    /// Returns the time since the last change of any file or path; zero if the change is in the future.
+    /// Returns how long ago a file or path last changed; zero if the time of the change is in the future.
     fn age(&self) -> Duration {
         let now = Moment::now().0;
         let files = self.files.iter().filter_map(|(_, stamp)| stamp.as_ref());
@@ -180,7 +182,7 @@ impl Listing {
         ages.min().unwrap_or(Duration::MAX)
     }
 
-    /// Reads the texts of the files; `None` if a file was replaced after it was listed.
+    /// Reads the texts of the listed files. Returns `None` if a file was replaced after it was listed.
     fn read(&self) -> Option<FilesRead> {
         let mut found = FilesRead {
             mistakes: self.mistakes.clone(),
@@ -188,7 +190,8 @@ impl Listing {
         };
         for (path, stamp) in &self.files {
             match document::text_of(path) {
-                // The state of the opened file is compared, because a link may briefly lead to another file.
+                // The state of the file that was opened is compared with the listed state, because a link may have been
+                // swapped in between.
                 Ok((_, metadata)) if *stamp != Some(Stamp::from_metadata(&metadata)) => return None,
                 Ok((text, _)) => found.files.push(DefinitionFile::file(path, text)),
                 Err(mut mistake) => {
@@ -203,7 +206,7 @@ impl Listing {
     }
 }
 
-/// Returns the state of a path; `None` if it is not accessible.
+/// Returns the state of a path from its metadata; `None` if the metadata could not be read.
 fn stamp(metadata: io::Result<fs::Metadata>) -> Option<Stamp> {
     metadata.ok().map(|metadata| Stamp::from_metadata(&metadata))
 }
@@ -211,7 +214,7 @@ fn stamp(metadata: io::Result<fs::Metadata>) -> Option<Stamp> {
 fn fix_of_unread(path: &Path) -> &'static str {
     match path.symlink_metadata() {
         Ok(_) => "let it be a file that can be read, or delete it to remove its definitions",
-        // Only a path that was given explicitly can be missing: files of directories were listed a moment ago.
+        // The path does not exist. So it was given by itself, because the files of a directory have just been listed.
         Err(_) => {
             "correct the path; if the file was deleted, its definitions are removed with its entry in `definitions` \
              of the configuration"
@@ -219,7 +222,8 @@ fn fix_of_unread(path: &Path) -> &'static str {
     }
 }
 
-/// Returns the files `*.yaml`, `*.yml` and `*.json` in a directory, sorted by name, or `path` alone if it is a file.
+/// Returns the files `*.yaml`, `*.yml` and `*.json` in the directory `path`, sorted by name. If `path` is a file,
+/// returns only this path.
 ///
 /// # Errors
 ///
@@ -231,7 +235,7 @@ pub fn files_in(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path)? {
         let file = entry?.path();
-        // A directory that is named like a file of definitions is included, so that reading it reports the mistake.
+        // A subdirectory with such a name is included. Reading it fails, and so the mistake is reported.
         if is_definition(&file) {
             files.push(file);
         }
@@ -240,7 +244,8 @@ pub fn files_in(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Returns a warning if `path` is a directory without definitions. It names a file whose extension may be misspelt.
+/// Returns a warning if `path` is a directory without definitions. If it contains a file that may have a misspelt
+/// extension, the warning names it.
 pub fn empty_directory(path: &Path) -> Option<Mistake> {
     let entries = fs::read_dir(path).ok()?.flatten().map(|entry| entry.path());
     let files: Vec<_> = entries.filter(|file| file.is_file()).collect();

@@ -1,4 +1,4 @@
-//! Replaces whole definition files, so that no reader gets half of one.
+//! Replaces definition files as a whole, so that a program that reads one never gets half of it.
 
 use std::{
     ffi::OsStr,
@@ -14,13 +14,14 @@ use tempfile::NamedTempFile;
 use super::StoreError;
 use crate::{FileChange, document::LARGEST_FILE};
 
-/// Makes these changes, each file atomically. If a change fails, earlier ones are undone.
+/// Makes these changes. Each file is replaced atomically. If a change fails, it and the changes before it are undone.
 pub(super) fn write(changes: &[FileChange]) -> Result<(), StoreError> {
     let staged = changes.iter().map(Staged::new).collect::<Result<Vec<_>, _>>()?;
     for (index, (staged, change)) in staged.into_iter().zip(changes).enumerate() {
         if let Err(source) = staged.put() {
             let path = change.path.clone();
-            // The failed change is undone too, because perhaps only the sync of its directory failed.
+            // The failed change is undone as well: the file may have been replaced before the directory could not be
+            // synced.
             return Err(match undo(changes.get(..=index).unwrap_or_default()) {
                 Ok(()) => StoreError::NotWritten { path, source },
                 Err((written, restoring)) => StoreError::PartlyWritten {
@@ -35,7 +36,7 @@ pub(super) fn write(changes: &[FileChange]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Restores the files. A file that lacks the change's new text was not written, so it is left unchanged.
+/// Undoes these changes. If a file does not have the new text of its change, it was not written, and stays as it is.
 fn undo(changes: &[FileChange]) -> Result<(), (PathBuf, StoreError)> {
     for change in changes.iter().rev() {
         let failed = |error| (change.path.clone(), error);
@@ -55,10 +56,11 @@ fn undo(changes: &[FileChange]) -> Result<(), (PathBuf, StoreError)> {
     Ok(())
 }
 
-/// A change whose new text is on disk, in a draft that is not read as a definition.
+/// A change that has been prepared: its new text is in a draft on disk, which is not read as a definition.
 struct Staged {
     path: PathBuf,
-    /// The draft. A removal has one too, to test whether the directory is writable.
+    /// The draft with the new text. For a removal, an empty draft is written in order to test whether the directory can
+    /// be changed.
     draft: NamedTempFile,
     is_new: bool,
     is_removed: bool,
@@ -72,7 +74,7 @@ impl Staged {
         };
         let path = real_path(change).map_err(failed)?;
         let existing = text_of(&path).map_err(failed)?;
-        // Text that is invalid UTF-8 at its end was truncated, and may be replaced.
+        // If the text ends within a UTF-8 character, the file was truncated. Such a file may be replaced.
         let is_cut = existing
             .as_deref()
             .is_some_and(|existing| str::from_utf8(existing).is_err());
@@ -92,7 +94,7 @@ impl Staged {
     fn put(self) -> io::Result<()> {
         match self {
             Self { is_removed: true, .. } => fs::remove_file(&self.path)?,
-            // A file that was created in the meantime is not overwritten.
+            // If another program has created the file since the check, it is not overwritten.
             Self { is_new: true, .. } => drop(self.draft.persist_noclobber(&self.path)?),
             _ => drop(self.draft.persist(&self.path)?),
         }
@@ -100,22 +102,25 @@ impl Staged {
     }
 }
 
-/// The prefix of a draft's name. Six random letters and digits follow it.
+/// The beginning of a draft's name. The next constant is the number of random letters and digits after it.
 const PREFIX: &str = ".admittance-";
 const RANDOM: usize = 6;
 
-/// Writes the new text to a temporary file in the same directory, with the mode and owner of the file.
+/// Writes the new text to a draft in the directory of the file. The draft gets the mode and owner of the file, if it
+/// exists.
 fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
     let mut draft = tempfile::Builder::new()
         .prefix(PREFIX)
         .rand_bytes(RANDOM)
-        // The umask restricts this mode.
+        // The umask of the process removes bits from this mode.
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(directory(path))?;
-    // The lock marks the draft as used. Some file systems do not support locks.
+    // The lock shows that a running program uses the draft. It may fail, because some file systems do not support
+    // locks.
     let _ = draft.as_file().try_lock();
     if change.before.is_some() && change.after.is_some() {
-        // A rename would replace even a file without write permission, so the permission is checked first.
+        // Renaming the draft would replace the file even if its mode forbids writing. Therefore the permission is
+        // checked before.
         #[allow(
             clippy::disallowed_methods,
             reason = "it is opened to learn whether it may be written"
@@ -127,7 +132,7 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
             .metadata()?;
         let drafted = draft.as_file().metadata()?;
         if (drafted.uid(), drafted.gid()) != (existing.uid(), existing.gid()) {
-            // Only root can change the owner. If another user writes the file, it becomes that user's file.
+            // Only root can set the owner. If the process runs as another user, the file then belongs to that user.
             let _ = chown(draft.path(), Some(existing.uid()), Some(existing.gid()));
         }
         draft.as_file().set_permissions(existing.permissions())?;
@@ -137,7 +142,7 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
     Ok(draft)
 }
 
-/// Removes the drafts of killed programs in these directories and next to these files.
+/// Removes the drafts that killed programs have left in these directories, or in the directories of these files.
 pub(super) fn remove_drafts(paths: &[PathBuf]) {
     for path in paths {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
@@ -160,7 +165,7 @@ fn is_draft(name: &OsStr) -> bool {
     random.is_some_and(|random| random.len() == RANDOM && random.chars().all(|c| c.is_ascii_alphanumeric()))
 }
 
-/// Returns whether a running program has locked the draft.
+/// Returns whether a running program has locked the draft, so that it must not be removed.
 fn is_locked(path: &Path) -> bool {
     let locked = file::open(path).map(|file| file.try_lock());
     matches!(locked, Ok(Err(TryLockError::WouldBlock)))
@@ -174,11 +179,12 @@ fn text_of(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Returns the path to write or remove. Writing replaces the target of a symbolic link; removing only deletes the link.
+/// Returns the path that the change replaces or removes. If it is a symbolic link, the link's target is replaced, but
+/// the link itself is removed.
 fn real_path(change: &FileChange) -> io::Result<PathBuf> {
     if change.before.is_some() && change.after.is_some() {
         match fs::canonicalize(&change.path) {
-            // The missing file is reported when its text is read.
+            // There is no file to replace. Reading its text reports this later.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             path => return path,
         }

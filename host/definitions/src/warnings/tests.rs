@@ -1,6 +1,6 @@
 use crate::{certificates, load_text};
 
-/// (phase, rule, whether a warning about ephemeral containers is expected)
+/// (phase of the chain, its rule, whether the warning about ephemeral containers is expected)
 const TABLE: [(&str, &str, bool); 12] = [
     (
         "Validating",

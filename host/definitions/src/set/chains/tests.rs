@@ -60,7 +60,8 @@ fn definitions_are_loaded_from_directories_and_files() {
     };
     assert_eq!(plugin.source, crate::ModuleReference::File(path("s.wasm")));
 
-    // A file is read once even if its directory is also given. A file that is given explicitly may have any extension.
+    // Although `2.yaml` is given both alone and with its directory, it is read once. A file that is given alone may
+    // have any extension.
     let named = load(&[path("2.yaml"), directory.path().to_owned(), path("other.txt")]).unwrap();
     assert_eq!(names(&named), ["a", "b", "c", "d", "m/x"]);
     assert_eq!(load(&[]).unwrap(), []);
@@ -192,7 +193,7 @@ fn chains_are_sorted_by_phase_and_name() {
 
 #[test]
 fn each_item_of_a_list_is_a_definition() {
-    // A list as `kubectl get` prints it.
+    // The list looks as `kubectl get` prints it.
     let text = format!(
         "apiVersion: v1\nitems:\n- {}\n- {}\n- {}\nkind: List\nmetadata: {{ resourceVersion: \"\" }}\n",
         hooks("Validating", "a"),
@@ -209,7 +210,7 @@ fn each_item_of_a_list_is_a_definition() {
     let beside = crate::ModuleReference::File("chains/s.wasm".into());
     assert_eq!(plugin.source, beside);
 
-    // In a list that the API server returns, the items have no kind.
+    // In a list that the API server returns, the items have no `kind`. The kind of the list tells it.
     for (phase, version, policy) in [("Mutating", "v1", "Fail"), ("Validating", "v1beta1", "Ignore")] {
         let text = format!(
             "{{\"kind\":\"{phase}WebhookConfigurationList\",\"apiVersion\":\"admissionregistration.k8s.io/{version}\",\

@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A directory of definitions, and a file next to it.
+/// A temporary folder with a directory of definitions and a single file, and a store of both.
 struct TestDirectory {
     folder: TempDir,
     store: FileStore,
@@ -30,7 +30,7 @@ impl TestDirectory {
         fs::write(self.path(name), text).unwrap();
     }
 
-    /// Reads the store, and describes the result.
+    /// Reads the store. Returns each path with its text, or the error.
     async fn read(&self) -> String {
         match self.store.read().await {
             Ok(files) => {
@@ -54,7 +54,7 @@ impl TestDirectory {
         }
     }
 
-    /// Waits for a change that has already happened.
+    /// Waits until the store reports a change. The change has been made already, so it must be reported soon.
     async fn changed(&self) {
         let waited = tokio::time::timeout(Duration::from_secs(60), self.store.changed()).await;
         assert!(waited.is_ok(), "the change is not seen");
@@ -110,7 +110,8 @@ async fn a_commit_writes_all_changes_or_none() {
     let after = "chains/a.yaml=2 chains/c.yaml=2 more.yaml=more";
     assert_eq!(place.read().await, after);
 
-    // Each change expects another text than the file has, as if another program had changed the file.
+    // In each commit, the second change expects a text that the file does not have, as if another program had written
+    // it.
     for wrong in [
         place.change("chains/c.yaml", Some("1"), None),
         place.change("chains/c.yaml", None, Some("3")),
@@ -126,15 +127,15 @@ async fn a_commit_writes_all_changes_or_none() {
 #[tokio::test]
 async fn changes_are_reported_until_they_are_read() {
     let place = TestDirectory::new();
-    // Before the first read, any content is a change.
+    // Before the store is read for the first time, it reports a change in any case.
     place.changed().await;
     assert_eq!(place.read().await, "more.yaml=more");
     place.write("chains/a.yaml", "1");
     place.changed().await;
-    // A change that was not read is reported again.
+    // The change is reported again, because the store was not read since then.
     place.changed().await;
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");
-    // A caller may drop the future and call again.
+    // If a caller drops the future and waits again, it does not miss a change.
     {
         let waiting = place.store.changed();
         place.write("more.yaml", "2");
@@ -143,7 +144,8 @@ async fn changes_are_reported_until_they_are_read() {
     place.changed().await;
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=2");
 
-    // A caller that waits gets a change that other callers have read, even if the change is undone later.
+    // While one caller waits, another one reads the change. The waiting caller gets the change as well, even if it is
+    // undone soon.
     let waiting = async {
         place.changed().await;
         place.read().await
@@ -178,7 +180,7 @@ fn chain(name: &str) -> String {
     )
 }
 
-/// Returns the duration of a read, and the number of files.
+/// Reads the store. Returns how long it took, and the number of files.
 async fn timed(place: &TestDirectory) -> (Duration, usize) {
     let started = tokio::time::Instant::now();
     let files = place.store.read().await.unwrap();
@@ -194,7 +196,7 @@ async fn a_removal_takes_effect_only_after_a_wait() {
     place.write("chains/c.yaml", &chain("c"));
     let (took, files) = timed(&place).await;
     assert!(took < SOON && files == 2, "at the first read: {took:?}");
-    // A file that has lost one of its two chains is not read if the chain comes back in time.
+    // The file loses one of its two chains for a moment. The store waits, and reads it when both chains are back.
     place.write("more.yaml", &chain("a"));
     let completed = async {
         tokio::time::sleep(SOON).await;
@@ -202,7 +204,7 @@ async fn a_removal_takes_effect_only_after_a_wait() {
     };
     let (read, ()) = tokio::join!(place.read(), completed);
     assert!(read.contains(&both), "{read}");
-    // Empty files are mistakes only after a wait, whether they were emptied or are new.
+    // A blank file is a mistake, but the store waits before it reads one, whether it is new or has been emptied.
     for (path, text) in [("more.yaml", ""), ("chains/new.yaml", "\n")] {
         place.write(path, text);
         let (took, _) = timed(&place).await;
@@ -211,7 +213,7 @@ async fn a_removal_takes_effect_only_after_a_wait() {
         place.write("more.yaml", &both);
         assert!(timed(&place).await.0 < SOON);
     }
-    // A removed chain or file is accepted only after a wait, because more changes may follow.
+    // If a chain or a file is removed, the store waits before it reads, because more changes may follow.
     type Step = fn(&TestDirectory);
     let steps: [Step; 2] = [
         |place| place.write("more.yaml", &chain("a")),
@@ -224,7 +226,8 @@ async fn a_removal_takes_effect_only_after_a_wait() {
         let (took, _) = timed(&place).await;
         assert!(took < SOON, "step {number}, again: {took:?}");
     }
-    // Added chains, mistakes, and removals by the store itself are read immediately.
+    // The store does not wait after the following changes: an added chain, a mistake, and a removal by the store
+    // itself.
     place.write("chains/c.yaml", &chain("c"));
     assert!(timed(&place).await.0 < SOON);
     place.write("more.yaml", "kind: [");
@@ -236,7 +239,7 @@ async fn a_removal_takes_effect_only_after_a_wait() {
     assert!(timed(&place).await.0 < SOON);
 }
 
-/// A chain whose rules come last, in block style, so that it stays valid when it is truncated at many places.
+/// A chain whose rules come last. In this style, it stays valid if the text is truncated at certain lines.
 const RULES_LAST: &str = "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata:
@@ -258,7 +261,7 @@ spec:
         - pod
 ";
 
-/// A hook that fails closed, but fails open without its last line.
+/// A hook with the failure policy `Fail`. If the last line is missing, the failure policy is `Ignore`.
 const POLICY_LAST: &str = "apiVersion: v4
 kind: admissionwebhook
 metadata: { namespace: m, name: a }
@@ -272,14 +275,15 @@ admissionWebhooks:
 #[tokio::test(start_paused = true)]
 async fn a_truncated_file_is_accepted_only_after_a_wait() {
     const SOON: Duration = Duration::from_millis(1000);
-    /// Truncates the text after `end`. A new first line ensures that the result is not a prefix of the text.
+    /// Cuts the text off after `end`. A new first line is added, because otherwise the result would be a prefix of the
+    /// text, which is always recognised.
     fn cut(text: &str, end: &str) -> String {
         let length = text.find(end).unwrap() + end.len();
         format!("# New.\n{}\n", &text[..length])
     }
     let exception = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionException\nmetadata: { name: e }\nspec: { \
                      owner: o, reason: r, expires: 2099-01-31, stages: [a/s], names: [x] }\n";
-    // (before, now, whether the store waits)
+    // (text of the file before, text of the file now, whether the store waits before it accepts the new text)
     let table = [
         (RULES_LAST, cut(RULES_LAST, "        - pod"), true),
         (
@@ -293,10 +297,11 @@ async fn a_truncated_file_is_accepted_only_after_a_wait() {
         (RULES_LAST, RULES_LAST.replace("        - UPDATE\n", ""), true),
         (POLICY_LAST, cut(POLICY_LAST, "'file:s.wasm' }"), true),
         (RULES_LAST, format!("{RULES_LAST}---\n{exception}"), true),
-        // A prefix of the previous text, even an invalid one, may be a truncated file.
+        // If the new text is a prefix of the old one, the file may have been truncated, even if the prefix is not
+        // valid.
         (RULES_LAST, RULES_LAST[..RULES_LAST.len() - 1].to_owned(), true),
         (RULES_LAST, RULES_LAST[..RULES_LAST.len() - 30].to_owned(), true),
-        // A changed or longer text is complete.
+        // If the text is longer or has a new module, nothing is lost, so the file is complete.
         (RULES_LAST, RULES_LAST.replace("s.wasm", "s_2.wasm"), false),
         (RULES_LAST, format!("{RULES_LAST}---\n{}", chain("b")), false),
         (
@@ -320,13 +325,13 @@ async fn a_truncated_file_is_accepted_only_after_a_wait() {
     }
 }
 
-/// The store waits even if the part written so far is valid and removes nothing.
+/// The part of the file that is written first is valid and removes nothing. Nevertheless, the store waits for the rest.
 #[tokio::test]
 async fn reads_wait_for_a_file_that_is_being_written() {
     const PAUSE: Duration = Duration::from_millis(250);
     let place = TestDirectory::new();
     place.read().await;
-    // Writers are watched only after a caller has waited for changes.
+    // The store tracks programs that write only after `changed` was called for the first time.
     let changed = tokio::time::timeout(4 * PAUSE, place.store.changed()).await;
     assert!(changed.is_err(), "nothing has changed");
     let mut file = fs::File::create(place.path("chains/a.yaml")).unwrap();
@@ -341,7 +346,7 @@ async fn reads_wait_for_a_file_that_is_being_written() {
     assert_eq!(read, "chains/a.yaml=12 more.yaml=more");
 }
 
-/// A half-written file is never read, however long the writing takes.
+/// The store waits for the rest of the file, but not forever. Then it reports a mistake, and does not read half of it.
 #[tokio::test]
 async fn a_file_that_is_written_for_too_long_is_a_mistake() {
     const PAUSE: Duration = Duration::from_millis(250);
@@ -349,7 +354,7 @@ async fn a_file_that_is_written_for_too_long_is_a_mistake() {
     place.store.writer_timeout = PAUSE;
     place.store.config.hold = Duration::from_secs(3600);
     place.read().await;
-    // Writers are watched only after a caller has waited for changes.
+    // The store tracks programs that write only after `changed` was called for the first time.
     let changed = tokio::time::timeout(4 * PAUSE, place.store.changed()).await;
     assert!(changed.is_err(), "nothing has changed");
     let mut file = fs::File::create(place.path("chains/a.yaml")).unwrap();
@@ -357,7 +362,7 @@ async fn a_file_that_is_written_for_too_long_is_a_mistake() {
     let refused = tokio::time::timeout(Duration::from_secs(60), async {
         loop {
             let read = place.read().await;
-            // The system may report the end of the write late.
+            // The store may learn late that the file is being written, so it is read repeatedly.
             if read.contains("a.yaml: the file is still being written") {
                 break;
             }
@@ -370,7 +375,7 @@ async fn a_file_that_is_written_for_too_long_is_a_mistake() {
     assert_eq!(place.read().await, "chains/a.yaml=12 more.yaml=more");
 }
 
-/// The store waits only for files with extensions of definitions.
+/// The store waits only for files that could contain definitions, which it tells from their extensions.
 #[tokio::test]
 async fn reads_do_not_wait_for_a_log_file_in_the_directory() {
     const PAUSE: Duration = Duration::from_millis(5);
@@ -384,7 +389,7 @@ async fn reads_do_not_wait_for_a_log_file_in_the_directory() {
         }
     };
     let reading = async {
-        // A write to a log is not a change.
+        // Meanwhile the log is written, but this does not count as a change.
         let changed = tokio::time::timeout(100 * PAUSE, place.store.changed()).await;
         assert!(changed.is_err(), "nothing has changed");
         let started = tokio::time::Instant::now();
@@ -440,7 +445,7 @@ async fn drafts_of_a_killed_commit_are_removed() {
         ]
     );
     assert_eq!(left(""), ["chains", "more.yaml"]);
-    // Drafts are removed only by the first read.
+    // Only the first read removes drafts, so a draft that is written later stays.
     place.write("chains/.admittance-Ab3dEf", "half");
     place.read().await;
     assert_eq!(left("chains").len(), 8);
@@ -450,7 +455,7 @@ async fn drafts_of_a_killed_commit_are_removed() {
 async fn the_first_read_is_compared_with_the_last_live_definitions() {
     const SOON: Duration = Duration::from_millis(1000);
     let both = format!("{}---\n{}", chain("a"), chain("b"));
-    // (live content, content of the files, whether the store waits)
+    // (definitions that were live before the start, text of the file at the start, whether the store waits)
     for (before, now, is_waited_for) in [
         (Some(&both), chain("a"), true),
         (Some(&both), both.clone(), false),

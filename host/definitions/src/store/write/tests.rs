@@ -5,16 +5,16 @@ use std::{
 
 use super::*;
 
-/// The directories `chains` and `more` with definitions, and `other` for the targets of links.
+/// A temporary folder: the directories `chains` and `more` contain definitions, and `other` the targets of links.
 struct TestDirectory {
     root: tempfile::TempDir,
 }
 
-/// The path and content of each file in a directory and its subdirectories.
+/// The path and content of every file below a directory.
 type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
 impl TestDirectory {
-    /// Creates the directories, and the files that [`Self::changes`] replaces and removes.
+    /// Creates the directories, with the files that the changes in [`Self::changes`] replace and remove.
     fn new() -> Self {
         let place = Self {
             root: tempfile::tempdir().unwrap(),
@@ -31,7 +31,7 @@ impl TestDirectory {
         self.root.path().join(name)
     }
 
-    /// Returns changes that replace, remove and create a file.
+    /// Returns three changes, which replace a file, remove a file and create a file.
     fn changes(&self) -> [FileChange; 3] {
         let change = |name: &str, before: Option<&str>, after: Option<&str>| FileChange {
             path: self.path(name),
@@ -78,13 +78,13 @@ fn a_failed_change_is_undone() {
     let changes = place.changes();
     write(&changes).unwrap();
     assert_eq!(place.tree(), place.new_tree());
-    // When a change fails, earlier ones are undone.
+    // However many of the changes have been made before one fails, all of them are undone.
     for made in 0..=changes.len() {
         undo(&changes).unwrap();
         assert_eq!(place.tree(), place.old(), "{made}");
         write(&changes[..made]).unwrap();
     }
-    // A later change by another program is not undone.
+    // Another program has written one of the files after the change, so this file stays as it is.
     fs::write(place.path("chains/changed.yaml"), "mine").unwrap();
     undo(&changes).unwrap();
     let expected = place.tree_of(&[("chains/changed.yaml", "mine"), ("more/gone.yaml", "gone")]);
@@ -99,7 +99,7 @@ fn one_unwritable_file_prevents_the_whole_change() {
         assert!(matches!(error, StoreError::NotWritten { .. }), "{error}");
         error.to_string()
     };
-    // A directory occupies the path of the new file.
+    // The third change fails, because a directory has the path of its new file.
     fs::create_dir(place.path("chains/made.yaml")).unwrap();
     let message = error(&place.changes());
     let expected = format!(
@@ -108,7 +108,7 @@ fn one_unwritable_file_prevents_the_whole_change() {
     );
     assert!(message.starts_with(&expected), "{message}");
     assert_eq!(place.tree(), place.old());
-    // The change also fails if the directory of the new file is missing.
+    // Now the third change fails because the directory of its new file is missing.
     let mut changes = place.changes();
     changes[2].path = place.path("nowhere/made.yaml");
     error(&changes);
@@ -171,10 +171,10 @@ fn links_and_modes_survive_a_write() {
     let target = place.path("other/changed.yaml");
     assert_eq!(fs::read(&target).unwrap(), b"new");
     assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o640);
-    // The link is removed, and its target stays.
+    // Removing a file that is a link removes the link and keeps its target.
     assert!(!place.path("more/gone.yaml").is_symlink());
     assert_eq!(fs::read(place.path("other/gone.yaml")).unwrap(), b"gone");
-    // A new file gets the process's default mode.
+    // The new file has the default mode of files that this process creates.
     let mode = fs::metadata(place.path("chains/made.yaml"))
         .unwrap()
         .permissions()
