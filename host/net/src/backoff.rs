@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-/// The pauses between retries, which double up to `longest`. A random part keeps clients from retrying together.
+/// The pauses between retries, which double up to `longest`. A random part of each pause prevents that many clients
+/// retry at the same time.
 #[derive(Debug)]
 pub struct Backoff {
     builder: ExponentialBuilder,
@@ -28,7 +29,7 @@ impl Backoff {
         self.pauses.next().unwrap_or(self.longest)
     }
 
-    /// Starts again with the shortest pause, after a success.
+    /// Makes the next pause the shortest one again. Call this after a success.
     pub fn reset(&mut self) {
         self.pauses = self.builder.build();
     }

@@ -7,7 +7,7 @@ use http::HeaderValue;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
-/// The SHA-256 digest of a token, written as 64 hexadecimal digits.
+/// The SHA-256 digest of a token. As text, it has 64 hexadecimal digits.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenDigest([u8; 32]);
 
@@ -26,7 +26,7 @@ impl TokenDigest {
         &self.0
     }
 
-    /// Compares two digests in constant time.
+    /// Returns whether two digests are equal. The comparison takes the same time for all digests.
     pub fn is(&self, other: &Self) -> Choice {
         self.0.ct_eq(&other.0)
     }
@@ -50,13 +50,14 @@ pub fn bearer(value: &[u8]) -> Option<&[u8]> {
         .then(|| token.trim_ascii())
 }
 
-/// Reads a header from a private file of at most `most` bytes, with `scheme`, such as `Bearer `, prepended.
+/// Reads a secret of at most `most` bytes from a file that is not world-readable. Returns the secret as the value of a
+/// header, after `scheme`, such as `Bearer `.
 ///
 /// # Errors
 ///
 /// Returns the mistake in the file as a sentence.
 pub fn read_header(file: &Path, most: usize, scheme: &str) -> Result<HeaderValue, String> {
-    // One byte more than the limit shows that the file is too large.
+    // The limit allows one byte more than `most`, so that a file that is too large is noticed.
     let text = read_secret_to_string(file, most as u64 + 1).map_err(|error| match error {
         SecretError::Unreadable(error) => error.to_string(),
         SecretError::WorldReadable => "every user may read it; `chmod o-r` it".to_owned(),

@@ -1,4 +1,4 @@
-//! Bodies that own a value until they are sent, and bodies that can be sent again.
+//! Bodies that own a value until they have been sent, and bodies that can be sent again.
 
 use std::{
     pin::Pin,
@@ -12,7 +12,7 @@ use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// A body that holds a value, and drops it when the body has been sent completely, fails or is dropped.
+/// A body with a value that is dropped as soon as the body has been sent completely, fails or is dropped.
 #[derive(Debug)]
 pub struct GuardedBody<G, B = Body> {
     body: B,
@@ -28,7 +28,7 @@ impl<G, B> GuardedBody<G, B> {
     }
 }
 
-// No field is pinned.
+// The value may be moved between polls, because no field is pinned.
 impl<G, B> Unpin for GuardedBody<G, B> {}
 
 impl<G, B: http_body::Body + Unpin> http_body::Body for GuardedBody<G, B> {
@@ -63,7 +63,8 @@ pub(crate) struct ReplayBody {
     replay: Replay,
 }
 
-/// A handle that gives back a body from which a failed attempt has read nothing, so that another attempt can send it.
+/// The means to get a request's body back after a failed attempt that has read nothing of it. Then another attempt can
+/// send the body.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replay(Arc<State>);
 
@@ -95,12 +96,13 @@ impl Replay {
         body.map(ReplayBody::new)
     }
 
-    /// Returns whether the connection has dropped the body. A connection drops a body after reading it to the end.
+    /// Returns whether the connection that sends the body has dropped it. A connection drops the body after it has read
+    /// the body to the end.
     pub(crate) fn is_body_gone(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
 
-    /// Waits until the body has been read to its end or dropped.
+    /// Waits until the connection has read the body to its end or dropped it.
     pub(crate) async fn body_ended(&self) {
         self.0.ended.notified().await;
     }

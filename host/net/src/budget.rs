@@ -1,4 +1,4 @@
-//! Limits the memory for bodies that are buffered whole, with a fair share for each client.
+//! Limits the memory for request bodies that are buffered as a whole, with a fair share for each client.
 
 use bytes::Bytes;
 use http::Extensions;
@@ -10,37 +10,38 @@ use crate::{
     telemetry,
 };
 
-/// Limits the bytes of all bodies that are buffered at the same time. Each request carries the budget as an extension.
-/// Clones share the limit. Like every [`FairLimit`], it gives one client address at most three quarters.
+/// A limit on the bytes of all bodies that are buffered at the same time. Each request carries it as an extension.
+/// Clones share the limit. As a [`FairLimit`], it gives one client address at most three quarters of the bytes.
 #[derive(Clone, Debug)]
 pub struct BodyBudget(FairLimit);
 
-/// The budget has too little memory left for a body.
+/// The error if too little memory is left for a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", Self::REASON)]
 pub struct NoBodyMemory;
 
 impl NoBodyMemory {
-    /// The message to the client.
+    /// The message to the client if too little memory is left for its body.
     pub const REASON: &str =
         "the memory for request bodies is used up, or your address has its share of it; try again later";
 }
 
-/// The memory that one body occupies. Dropping it frees the memory.
+/// The part of a [`BodyBudget`] that one body occupies. It becomes free when this value is dropped.
 #[derive(Debug)]
 pub struct BodyMemory {
-    /// `None` for a request without a budget, which is not limited.
+    /// The permits for the occupied bytes; `None` for a request without a budget, whose body is not limited.
     permit: Option<Permit>,
     bytes: usize,
 }
 
 impl BodyBudget {
-    /// Returns the default budget: 256 MiB, or the [`least`](Self::least) budget for the largest body if that is more.
+    /// Returns the default budget in bytes: 256 MiB, or more if [`least`](Self::least) requires more for the largest
+    /// body.
     pub fn default_for(largest_body: usize) -> usize {
         (256 << 20).max(Self::least(largest_body))
     }
 
-    /// Returns the smallest budget that lets a single client send a body of this many bytes.
+    /// Returns the smallest budget with which a single client can send a body of this many bytes.
     pub fn least(largest_body: usize) -> usize {
         largest_body.saturating_mul(2)
     }
@@ -51,8 +52,8 @@ impl BodyBudget {
 }
 
 impl BodyMemory {
-    /// Begins to count the memory of a body that the request's client sends. At first, the body occupies no memory. A
-    /// request without a [`BodyBudget`] is not limited.
+    /// Begins to count the memory of a request's body, for the client of the request. At first, the body occupies no
+    /// memory. Without a [`BodyBudget`] in `extensions`, the memory is not limited.
     pub fn begin(extensions: &Extensions) -> Result<Self, NoBodyMemory> {
         let budget = extensions.get::<BodyBudget>().zip(extensions.get::<Client>());
         let permit =
@@ -63,7 +64,7 @@ impl BodyMemory {
         })
     }
 
-    /// Occupies this many more bytes.
+    /// Occupies this many bytes in addition to those that the body occupies.
     pub fn take(&mut self, bytes: usize) -> Result<(), NoBodyMemory> {
         if let Some(permit) = &mut self.permit {
             if !permit.try_grow(bytes) {
@@ -75,7 +76,8 @@ impl BodyMemory {
         Ok(())
     }
 
-    /// Returns the body's content. The memory is freed when the last clone of the content is dropped.
+    /// Combines the body's content with its memory. The memory becomes free when the last clone of the content is
+    /// dropped.
     pub fn hold(self, content: Bytes) -> Bytes {
         if self.permit.is_none() || content.is_empty() {
             return content;
@@ -135,7 +137,7 @@ mod tests {
         assert_eq!(body, "content");
         let part = body.slice(1..2);
         drop(body);
-        // The budget has memory left, but the client already has its share.
+        // The client `one` has its share of the memory, so it gets no more although some is free.
         assert!(BodyMemory::begin(&one).unwrap().take(100).is_err());
         assert!(BodyMemory::begin(&other).unwrap().take(200).is_ok());
         drop(part);

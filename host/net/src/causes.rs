@@ -1,8 +1,8 @@
-//! Finds and formats the causes of errors.
+//! Finds the causes of errors, and formats them as text.
 
 use std::{error::Error, io, iter};
 
-/// Iterates over an error and its causes. Unlike [`Error::source`], this includes the error in an [`io::Error`].
+/// Iterates over an error and its causes. Unlike [`Error::source`], this also finds the error inside an [`io::Error`].
 pub fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     iter::successors(Some(error), |&error| match wrapped(error) {
         Some(inner) => Some(inner),
@@ -10,8 +10,8 @@ pub fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a 
     })
 }
 
-/// Returns the first of the [`causes`] that has this type. Of nested I/O errors, the innermost is returned, because it
-/// is the most specific.
+/// Returns the first error of this type among the [`causes`] of an error. If it is an I/O error with another I/O error
+/// inside, returns the innermost one, because it is the most specific.
 pub fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     let wraps_another =
         |error: &(dyn Error + 'static)| wrapped(error).is_some_and(|inner| inner.is::<io::Error>());
@@ -24,7 +24,8 @@ fn wrapped<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'sta
     Some(error.downcast_ref::<io::Error>()?.get_ref()?)
 }
 
-/// Returns the message of the last of the [`causes`]. The outer messages often say only that a request failed.
+/// Returns the message of the last of the [`causes`] of an error, because the other messages often say only that a
+/// request failed.
 pub fn root_cause(error: &(dyn Error + 'static)) -> String {
     causes(error)
         .last()
@@ -32,7 +33,7 @@ pub fn root_cause(error: &(dyn Error + 'static)) -> String {
         .unwrap_or_default()
 }
 
-/// Formats an error and its [`causes`] in one line, with each message once.
+/// Formats an error and its [`causes`] in one line. A message that occurs several times is written once.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = without_link(&error.to_string());
     for cause in causes(error).skip(1) {
@@ -45,7 +46,7 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// Removes the link to rustls' manual from a message, because it does not help users of this program.
+/// Removes the link to the manual of rustls from a message, because the manual does not help users of this program.
 pub(crate) fn without_link(text: &str) -> String {
     let end = text.find(": https://docs.rs/rustls").unwrap_or(text.len());
     text.get(..end).unwrap_or(text).to_owned()

@@ -42,26 +42,26 @@ use crate::{
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
 
-/// The largest part of a request's body that is sent at once, in bytes.
+/// The largest part of a request's body that is passed to the connection at once, in bytes.
 const PIECE: usize = 64 << 10;
 
 /// The timeouts and the proxy of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// The timeout for DNS, connection, proxy and TLS handshake together.
+    /// The timeout for connecting: for DNS, TCP, the proxy and the TLS handshake together.
     pub connect_timeout: Duration,
-    /// The longest time for which a server may send nothing, before the response and during it.
+    /// The longest time for which a server may send nothing, before its response or during it.
     pub silence: Duration,
     pub proxy: ProxyChoice,
 }
 
-/// The proxy through which requests are sent.
+/// The proxy through which an HTTP client sends its requests.
 #[derive(Clone, Debug)]
 pub enum ProxyChoice {
     None,
     /// The environment variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` name the proxy.
     Environment,
-    /// This proxy is used for every server that `NO_PROXY` does not name.
+    /// The proxy at this URL is used, except for servers that `NO_PROXY` names.
     All(Url),
 }
 
@@ -74,7 +74,7 @@ pub struct HttpClient {
     silence: Duration,
 }
 
-/// A request that can be sent again.
+/// A request to a server. Clones of it can be sent again.
 #[derive(Clone, Debug)]
 pub struct ClientRequest {
     pub method: Method,
@@ -106,11 +106,11 @@ impl ClientRequest {
     }
 }
 
-/// A request's body, which is sent in parts.
+/// The body of a request, which is sent in parts and may be counted.
 #[derive(Clone, Debug, Default)]
 pub struct RequestBody {
     rest: Bytes,
-    /// The size of the body, and a counter of the bytes sent so far.
+    /// For a counted body, its size, and a counter of the bytes that were sent.
     counted: Option<(usize, Arc<AtomicU64>)>,
 }
 
@@ -163,7 +163,7 @@ impl Body for RequestBody {
     }
 }
 
-/// The error if no response arrived, or only a part of one.
+/// The error of a request that got no response, or only a part of one.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error("the URL cannot be requested: {0}")]
@@ -178,7 +178,7 @@ pub enum ClientError {
     Broken(#[source] BoxError),
 }
 
-/// The error if a proxy refused to connect to the server.
+/// The error if a proxy refused to connect to the server. It contains the proxy's reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ProxyRefusal(pub String);
@@ -195,7 +195,7 @@ impl From<legacy::Error> for ClientError {
     }
 }
 
-/// The head of a response, and the body that follows.
+/// The head of a response, and the body that is still to be received.
 #[derive(Debug)]
 pub struct ClientResponse {
     pub url: Url,
@@ -206,12 +206,12 @@ pub struct ClientResponse {
 }
 
 impl ClientResponse {
-    /// Returns the size of the body, if the server announced it.
+    /// Returns the size of the response's body, if the server announced it.
     pub fn content_length(&self) -> Option<u64> {
         self.body.size_hint().exact()
     }
 
-    /// Receives the next part of the body; `None` after the last one.
+    /// Receives the next part of the response's body. Returns `None` after the last part.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, ClientError> {
         loop {
             let frame = timeout(self.silence, self.body.frame());
@@ -219,7 +219,7 @@ impl ClientResponse {
                 None => return Ok(None),
                 Some(Err(error)) => return Err(ClientError::Broken(error.into())),
                 Some(Ok(frame)) => {
-                    // Trailers are ignored.
+                    // A frame without data contains trailers, which are ignored.
                     if let Ok(data) = frame.into_data() {
                         return Ok(Some(data));
                     }
@@ -228,7 +228,7 @@ impl ClientResponse {
         }
     }
 
-    /// Receives the whole body. The size is not limited, so the server must be trusted.
+    /// Receives the whole body of a response. The size is not limited, so use this only for servers that are trusted.
     pub async fn bytes(mut self) -> Result<Bytes, ClientError> {
         let mut body = BytesMut::new();
         while let Some(chunk) = self.chunk().await? {
@@ -296,7 +296,7 @@ impl HttpClient {
     }
 }
 
-/// Connects to servers, directly or through a proxy.
+/// Returns a function that connects to servers, directly or through a proxy.
 fn dial(proxies: Arc<Matcher>, tls: ClientConfig) -> Dial {
     let tcp = tcp_connector();
     let to_proxy = HttpsConnectorBuilder::new()
@@ -325,7 +325,8 @@ fn dial(proxies: Arc<Matcher>, tls: ClientConfig) -> Dial {
     }))
 }
 
-/// Reads the proxy's reason from an error's text, because hyper-util keeps the error's type private.
+/// Returns the proxy's reason for a refusal from the text of the error, because hyper-util keeps the type of the error
+/// private.
 fn refusal(error: &(dyn Error + 'static)) -> ProxyRefusal {
     let text = chain(error);
     ProxyRefusal(text.strip_prefix("tunnel error: ").unwrap_or(&text).to_owned())

@@ -9,23 +9,26 @@ use hyper_util::rt::TokioIo;
 
 use crate::turns::{StreamObserver, TurnTakingStream};
 
-/// The beginning of each HTTP/2 connection (RFC 9113, section 3.4).
+/// The bytes with which each HTTP/2 connection begins (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The first bytes of an informational response of HTTP/1.
+/// The first bytes of an informational response of HTTP/1. Only the minor version may differ.
 const INFORMATIONAL: &[u8] = b"HTTP/1.1 1";
 
-/// The types of HTTP/2 frames that carry the head of a response (RFC 9113, section 6).
+/// The type of the HTTP/2 frames that begin the head of a response; `CONTINUATION` frames may follow
+/// (RFC 9113, section 6).
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
-/// The number of HTTP/2 frames that cost one unit of tokio's cooperative budget. A single read may receive thousands.
+/// The number of HTTP/2 frames that cost one unit of tokio's cooperative budget. They must cost something, because a
+/// single read may receive thousands of frames.
 const FRAMES_PER_UNIT: usize = 32;
 
-/// A connection for hyper's clients that fails if the server sends too many informational responses to a request.
+/// A connection for hyper's HTTP clients. It fails if the server sends too many informational responses to a request.
 pub type LimitedStream<S> = TokioIo<TurnTakingStream<TokioIo<S>, InformationalLimit>>;
 
-/// Limits the informational responses on a connection. With TLS, `stream` must be the decrypted stream.
+/// Returns a connection that limits the informational responses in `stream`. For TLS, `stream` must be the decrypted
+/// stream.
 pub fn limited<S>(stream: S) -> LimitedStream<S> {
     TokioIo::new(TurnTakingStream::new(
         TokioIo::new(stream),
@@ -33,7 +36,7 @@ pub fn limited<S>(stream: S) -> LimitedStream<S> {
     ))
 }
 
-/// The error if a server sends more informational responses to a request than allowed.
+/// The error if a server sends more informational responses to a request than are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the server sent more than {heads} informational responses (status 100 to 199), or more than {bytes} bytes of \
@@ -43,7 +46,7 @@ pub fn limited<S>(stream: S) -> LimitedStream<S> {
 )]
 pub struct TooManyInformational;
 
-/// The number of informational responses that a server may still send, and their size in bytes.
+/// The number of informational responses that a server may still send on a connection, and their total size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Credit {
     heads: usize,
@@ -51,13 +54,13 @@ struct Credit {
 }
 
 impl Credit {
-    /// The credit for one request. Servers usually send one or two informational responses, but a slow server may
-    /// report progress every few seconds.
+    /// The credit that a server gets for each request. Servers usually send one or two informational responses, but a
+    /// slow server may report its progress every few seconds.
     const PER_REQUEST: Self = Self {
         heads: 64,
         bytes: 64 << 10,
     };
-    /// An HTTP/2 connection accumulates the unused credit of at most this many requests.
+    /// The maximum number of requests whose unused credit adds up on an HTTP/2 connection.
     const REQUESTS: usize = 64;
 
     fn grant(&mut self) {
@@ -74,18 +77,19 @@ impl Credit {
     }
 }
 
-/// Counts the informational responses on a connection.
+/// Counts the informational responses on a connection, and fails when there are too many.
 #[derive(Debug)]
 pub struct InformationalLimit(ConnectionState);
 
-/// The parser's state, which determines the meaning of the next bytes.
+/// What is known about a connection. It determines what its next bytes mean.
 #[derive(Debug)]
 enum ConnectionState {
-    /// The connection uses HTTP/1, and waits for its first request or the next one.
+    /// The connection uses HTTP/1 and waits for a request.
     Idle,
-    /// The connection uses HTTP/1, and waits until the final head of a response is complete.
+    /// The connection uses HTTP/1. A request was sent, and the final response to it has not begun.
     Heads { credit: Credit, position: Position },
-    /// The connection uses HTTP/2. Frames of all streams are counted, because each may have informational responses.
+    /// The connection uses HTTP/2. The frames of all its streams are counted, because each stream may have
+    /// informational responses.
     Frames {
         credit: Credit,
         sent: Frames,
@@ -98,9 +102,9 @@ enum ConnectionState {
 /// A position in the head of an HTTP/1 response.
 #[derive(Clone, Copy, Debug)]
 enum Position {
-    /// `read` bytes of `HTTP/1.1 1xx` have arrived, the latest of which is `last`.
+    /// The position is in the status line: `read` bytes of `HTTP/1.1 1xx` have arrived. The last of them is `last`.
     Status { read: usize, last: u8 },
-    /// The status was informational. The rest of the head follows.
+    /// The position is after the status of an informational response, in the rest of its head.
     Rest { is_line_empty: bool },
 }
 
@@ -108,13 +112,13 @@ impl Position {
     const START: Self = Self::Status { read: 0, last: 0 };
 }
 
-/// Finds the headers of frames in one direction of an HTTP/2 connection.
+/// Finds the frames in one direction of an HTTP/2 connection.
 #[derive(Debug, Default)]
 struct Frames {
-    /// The header of the current frame, of which `read` bytes have arrived.
+    /// The header of the current frame. Only its first `read` bytes have arrived.
     header: [u8; 9],
     read: usize,
-    /// The number of bytes of the current frame, or of the preface, that have not arrived yet.
+    /// The number of bytes of the current frame, or of the preface, that are still to arrive.
     rest: usize,
 }
 
@@ -151,7 +155,7 @@ impl Frames {
 }
 
 impl ConnectionState {
-    /// Parses bytes that are sent to the server, and adds credit for each request in them.
+    /// Looks for requests in the bytes that are sent to the server, and adds the credit for each.
     fn count_sent(&mut self, bytes: &[u8]) {
         match self {
             Self::Idle if bytes.starts_with(b"PRI * ") => {
@@ -162,9 +166,9 @@ impl ConnectionState {
                 };
                 self.count_sent(bytes);
             }
-            // The bytes may begin the next request, or continue a request that was answered early. In the second case,
-            // the server may still be sending the body of its early answer. That body is counted only if it looks like
-            // an informational response.
+            // If these bytes begin a request, the server gets the credit for it. They may instead continue a request
+            // that was answered early. Then the server may still be sending the body of its answer, but that is counted
+            // only if it looks like an informational response.
             Self::Idle if !bytes.is_empty() => {
                 *self = Self::Heads {
                     credit: Credit::PER_REQUEST,
@@ -180,7 +184,8 @@ impl ConnectionState {
         }
     }
 
-    /// Counts the informational responses in received bytes. Returns their cost in units of cooperative budget.
+    /// Counts the informational responses in the bytes that were received. Returns the units of tokio's cooperative
+    /// budget that the bytes cost.
     fn count_received(&mut self, bytes: &[u8]) -> Result<usize, TooManyInformational> {
         match self {
             Self::Idle | Self::Switched => Ok(0),
@@ -204,7 +209,8 @@ impl ConnectionState {
     }
 }
 
-/// Counts heads of informational HTTP/1 responses. If something else follows them, returns the next state.
+/// Counts the heads of informational HTTP/1 responses. Returns the next state of the connection if something else
+/// follows them.
 fn count_heads(
     credit: &mut Credit,
     position: &mut Position,
@@ -212,9 +218,9 @@ fn count_heads(
 ) -> Result<Option<ConnectionState>, TooManyInformational> {
     for &byte in bytes {
         *position = match (*position, byte) {
-            // Like hyper, this skips empty lines before a response.
+            // Empty lines before a response are skipped, as in hyper.
             (Position::Status { read: 0, .. }, b'\r' | b'\n') => *position,
-            // The minor version (byte 7) may be any digit.
+            // Byte 7, the minor version, may have any value.
             (Position::Status { read, .. }, byte)
                 if read != 7 && INFORMATIONAL.get(read).is_some_and(|&expected| expected != byte) =>
             {

@@ -1,5 +1,5 @@
-//! Connections: listeners that limit clients, TLS of servers and clients, upstream servers, and explanations of
-//! connection errors. The crate knows nothing about the purpose of the connections.
+//! Network connections: listeners that limit clients, TLS for servers and clients, upstream servers, and explanations
+//! of connection errors. This crate does not depend on what the connections are used for.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,

@@ -10,12 +10,14 @@ use std::{
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// A client may take another permit while it holds fewer than `SHARE` times the number of free permits.
+/// A client may take another permit while it holds fewer permits than this many times the number of free permits.
 const SHARE: usize = 3;
 
-/// Limits concurrent connections, requests or streams. Clones share the limit. `K` is the address or name of a client.
+/// A limit on the number of concurrent connections, requests or streams. Clones share the limit. `K` is the address or
+/// name of a client.
 ///
-/// One client gets at most three quarters of the permits, and fewer when few are free, so that others get one.
+/// One client gets at most three quarters of the permits, and fewer if few are free, so that other clients can get
+/// some.
 #[derive(Debug)]
 pub struct FairLimit<K: Eq + Hash = Network>(Arc<Inner<K>>);
 
@@ -31,7 +33,7 @@ struct Counts<K> {
     by_client: HashMap<K, usize>,
 }
 
-/// One permit, or [several](Self::try_grow). Dropping it returns the permits.
+/// One permit of a limit, or [several](Self::try_grow). They become free when this value is dropped.
 #[derive(Debug)]
 pub struct Permit<K: Eq + Hash = Network> {
     limit: FairLimit<K>,
@@ -39,8 +41,8 @@ pub struct Permit<K: Eq + Hash = Network> {
     count: usize,
 }
 
-/// The address that identifies a client. For IPv6, it is the /64 network, because one client may use all addresses in
-/// it.
+/// The address by which a client is identified. For IPv6, it is the /64 network, because one client may use all
+/// addresses in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network(IpAddr);
 
@@ -61,7 +63,7 @@ impl<K: Clone + Eq + Hash> FairLimit<K> {
         }))
     }
 
-    /// Returns a permit; `None` if all permits are taken, or if this client already has its share.
+    /// Returns a permit for this client, or `None` if no permit is free or the client has its share.
     pub fn try_acquire(&self, client: impl Into<K>) -> Option<Permit<K>> {
         let client = client.into();
         let mut taken = self.0.taken.lock();
@@ -82,7 +84,8 @@ impl<K: Clone + Eq + Hash> FairLimit<K> {
 }
 
 impl<K: Eq + Hash> Permit<K> {
-    /// Adds `more` permits to this one. Returns `false` if too few are free, or if the client would exceed its share.
+    /// Adds `more` permits to this one. Returns `false` and adds none if too few are free, or if the client would
+    /// exceed its share.
     pub fn try_grow(&mut self, more: usize) -> bool {
         let mut locked = self.limit.0.taken.lock();
         let taken = &mut *locked;
@@ -126,11 +129,12 @@ impl From<IpAddr> for Network {
     }
 }
 
-/// The file descriptors that are reserved for files, webhooks, registries and the admin port.
+/// The number of file descriptors that client connections may not use: they are for files, webhooks, registries and the
+/// admin port.
 const RESERVED: u64 = 512;
 
-/// Raises the soft limit of open file descriptors to the hard limit. The soft limit is often 1024, for the sake of
-/// programs that use `select`. Call this once at startup.
+/// Raises this process's soft limit of open file descriptors to the hard limit. By default, the soft limit is often
+/// only 1024, for programs that use `select`. Call this once at startup.
 pub fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -144,16 +148,17 @@ pub fn raise_descriptor_limit() {
     }
 }
 
-/// Returns the number of client connections that the file descriptors of this process allow.
+/// Returns how many client connections the limit of open file descriptors of this process allows.
 pub fn default_connections() -> usize {
     connections_for(getrlimit(Resource::Nofile).current)
 }
 
-/// Returns how many client connections these file descriptors allow. Each connection may need a second descriptor, for
-/// the upstream.
+/// Returns how many client connections this many file descriptors allow. Each connection may need a second descriptor
+/// for its connection to the upstream.
 fn connections_for(descriptors: Option<u64>) -> usize {
     let descriptors = descriptors.unwrap_or(u64::MAX);
-    // If descriptors are scarce, half of them are reserved.
+    // Usually, `RESERVED` descriptors are left for other uses. If there are few descriptors, only half of them are
+    // left.
     let for_connections = descriptors.saturating_sub(RESERVED).max(descriptors / 2);
     usize::try_from(for_connections / 2)
         .unwrap_or(usize::MAX)

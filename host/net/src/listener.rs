@@ -1,4 +1,4 @@
-//! A listening port: accepts and limits connections, and handles failures to accept one.
+//! A port that accepts and limits connections.
 
 mod activity;
 mod connection;
@@ -38,9 +38,10 @@ use crate::{
     workers::{StreamExecutor, Workers},
 };
 
-/// The pause after a failure to accept. If file descriptors ran out, connections that end meanwhile free some.
+/// The pause after a connection could not be accepted. If the reason is a lack of file descriptors, some may become
+/// free meanwhile.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The number of connections that are served in addition to the limit, if [`Handler::beyond_limit`] returns a handler.
+/// The number of connections that may exceed the limit, if [`Handler::beyond_limit`] returns a handler for them.
 const BEYOND_LIMIT: usize = 64;
 const REFUSED_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -48,26 +49,28 @@ const REFUSED_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
     pub address: SocketAddr,
-    /// Whether the connection uses TLS.
+    /// Whether the client's connection uses TLS.
     pub is_tls: bool,
 }
 
-/// The verified client certificate of a connection, which the listener adds to the extensions of its requests.
+/// The certificate of a client, which the TLS handshake has verified. The listener adds it to the extensions of the
+/// client's requests.
 #[derive(Clone, Debug)]
 pub struct ClientCertificate(pub Arc<CertificateDer<'static>>);
 
-/// Replies to the requests of a port. Each request is handled by a clone of the handler.
+/// Replies to the requests that arrive at a port. Each request is handled by a clone of the handler.
 pub trait Handler: Clone + Send + Sync + 'static {
-    /// Whether the metric `admittance_http_connections` counts the connections.
+    /// Whether the metric `admittance_http_connections` counts the connections of this handler.
     const IS_COUNTED: bool;
 
-    /// Returns the handler of connections beyond the limit; `None`, the default, closes them at once. At most 64 are
-    /// open: each new one closes the oldest, so that no client can keep others out with open connections.
+    /// Returns the handler of connections that exceed the limit, or `None`, the default, to close them at once. At most
+    /// 64 of these connections are open. When there are more, the oldest is closed, so that no client can keep others
+    /// out with open connections.
     fn beyond_limit(&self) -> Option<Self> {
         None
     }
 
-    /// Replies to a request. `transfer` reports a body that stalls before the reply.
+    /// Replies to a request. `transfer` says whether the request's body stalls before the reply.
     fn handle(
         self,
         request: Request<Body>,
@@ -91,19 +94,19 @@ pub fn is_loopback_host(url: &Uri) -> bool {
     host_address(url.host().unwrap_or_default()).is_some_and(|ip| is_loopback((ip, 0).into()))
 }
 
-/// Limits on the connections of a port.
+/// The limits that apply to the connections of a port.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
     pub connections: usize,
-    /// The timeout for the TLS handshake, and for the head of each request.
+    /// The timeout for the TLS handshake of a connection, and for the head of each request.
     pub header_timeout: Duration,
     pub transfer: TransferLimits,
 }
 
 #[derive(Debug)]
 pub struct Listener {
-    /// The standard library's listener instead of tokio's, because the runtime that accepts may differ from the one
-    /// that binds the port.
+    /// The bound port. It is a listener of the standard library, because the runtime that accepts connections may
+    /// differ from the runtime that binds the port.
     tcp: std::net::TcpListener,
     tls: Option<ServerTls>,
     limits: ConnectionLimits,
@@ -112,9 +115,9 @@ pub struct Listener {
 /// The signals that end a listener.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
-    /// Stops accepting connections. Requests in flight may finish.
+    /// Cancelled to stop accepting connections. Requests in flight may finish.
     pub graceful: CancellationToken,
-    /// Closes all connections.
+    /// Cancelled to close all connections.
     pub now: CancellationToken,
 }
 
@@ -135,8 +138,8 @@ impl Listener {
         self.tcp.local_addr()
     }
 
-    /// Accepts connections until it is stopped, and returns when the last connection has ended. The connections are
-    /// served by the threads of `workers`, or by this runtime if `workers` is `None`.
+    /// Accepts and serves connections until `stop`, and returns when the last connection has ended. The connections are
+    /// served by the threads of `workers`, or if it is `None`, by the current runtime.
     pub async fn serve<H: Handler>(self, handler: H, stop: Stop, workers: Option<Workers>) {
         let Some(workers) = workers else {
             return self.accept(handler, stop, None).await;
@@ -202,7 +205,8 @@ impl Listener {
                 }
             }
         }
-        // Queued connections are accepted before the port is closed, because closing it would reset them.
+        // Connections that wait in the queue are accepted before the port is closed, because closing it would reset
+        // them.
         while let Some(Ok((stream, address))) = tcp.accept().now_or_never() {
             open(stream, address);
         }
@@ -212,7 +216,7 @@ impl Listener {
     }
 }
 
-/// Returns whether a failure to accept a connection concerns only one client.
+/// Returns whether a connection could not be accepted for a reason that concerns only its client.
 fn is_of_client(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -227,7 +231,7 @@ struct RefusedConnections {
 }
 
 impl RefusedConnections {
-    /// Counts a refused connection, and logs at most one line per [`REFUSED_INTERVAL`].
+    /// Counts a refused connection. Logs refused connections at most once per [`REFUSED_INTERVAL`].
     fn report(&mut self, client: SocketAddr, limit: usize) {
         counter!(telemetry::CONNECTIONS_REFUSED).increment(1);
         self.since_report += 1;
@@ -245,12 +249,13 @@ impl RefusedConnections {
     }
 }
 
-/// The tokens that close the connections beyond the limit, the oldest first.
+/// The open connections that exceed the limit, oldest first. Each is closed by its token.
 #[derive(Debug, Default)]
 struct ExcessConnections(VecDeque<CancellationToken>);
 
 impl ExcessConnections {
-    /// Adds a connection, and closes the oldest one if there are too many. Returns the signals that stop the new one.
+    /// Adds a connection that exceeds the limit, and closes the oldest one if there are too many. Returns the signals
+    /// that stop the new connection.
     fn enter(&mut self, stop: &Stop) -> Stop {
         if self.0.len() >= BEYOND_LIMIT
             && let Some(oldest) = self.0.pop_front()

@@ -1,6 +1,6 @@
 use metrics::{Unit, with_recorder};
 
-/// A metric that [`metric_table`](crate::metric_table) declares. A test compares the metrics with the documentation.
+/// A metric that [`metric_table`](crate::metric_table) declares. A test compares these metrics with the documentation.
 #[derive(Debug)]
 pub struct Metric {
     pub name: &'static str,
@@ -18,7 +18,7 @@ pub enum MetricKind {
 }
 
 impl Metric {
-    /// Describes the metric to the exporter, which must be installed already.
+    /// Describes the metric to the exporter. The exporter must have been installed before.
     pub fn describe(&self) {
         let (name, unit, help) = (self.name.into(), self.unit, self.help.into());
         with_recorder(|recorder| match self.kind {
@@ -29,7 +29,7 @@ impl Metric {
     }
 }
 
-/// Declares the metrics of a crate: a constant with the name of each, and the list `METRICS`.
+/// Declares the metrics of a crate: a constant with the name of each metric, and the list `METRICS` of all.
 #[macro_export]
 macro_rules! metric_table {
     ($($visibility:vis $constant:ident = $kind:ident $($unit:ident)? $name:literal [$($label:ident),*] $help:literal;)*) => {

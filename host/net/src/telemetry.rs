@@ -1,4 +1,4 @@
-//! Metrics of connections, through the `metrics` facade.
+//! The metrics of connections, recorded through the `metrics` facade.
 
 use http::StatusCode;
 use metrics::counter;
@@ -31,7 +31,7 @@ crate::metric_table! {
         "Changes of TLS files that were rejected because the files are invalid";
 }
 
-/// Sets the counters of failures to 0, so that monitoring sees the first failure as an increase.
+/// Sets the counters of failures to 0, because monitoring would otherwise not see the first failure as an increase.
 pub fn begin_at_zero() {
     for (who, how) in [
         ("client", "idle"),
@@ -53,7 +53,7 @@ pub fn count_upstream_error(reason: &'static str) {
     counter!(UPSTREAM_ERRORS, "reason" => reason).increment(1);
 }
 
-/// Returns the class of a status, such as `2xx`, as a label of metrics.
+/// Returns the class of an HTTP status, such as `2xx`, for a label of metrics.
 pub fn status_class(status: StatusCode) -> &'static str {
     match status.as_u16() / 100 {
         1 => "1xx",

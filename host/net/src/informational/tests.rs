@@ -16,7 +16,7 @@ use crate::causes::{chain, find};
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// Returns a connection on which one request was sent.
+/// Returns the state of a connection after one request was sent.
 fn requested() -> ConnectionState {
     let mut connection = ConnectionState::Idle;
     connection.count_sent(b"GET / HTTP/1.1\r\n\r\n");
@@ -61,7 +61,7 @@ fn informational_responses_are_limited_but_bodies_are_not() {
         Ok(0),
         "a body"
     );
-    // The bytes are the rest of a request that the server answered early.
+    // The client continues to send the request that the server has answered early.
     connection.count_sent(b"more of the body");
     assert_eq!(
         connection.count_received(&b"123456789123".repeat(10_000)),
@@ -112,7 +112,8 @@ fn status(status: &[u8; 3], is_last: bool, stream: u8) -> Vec<u8> {
     frame(HEADERS, 4 | u8::from(is_last), stream, &block)
 }
 
-/// Sends requests one after another. The server sends these bytes after each request, endlessly if `is_endless`.
+/// Sends as many requests as there are `replies`, one after another, and returns the results. The server answers each
+/// with the bytes of its reply, which it repeats endlessly if `is_endless`.
 async fn exchange(
     is_http2: bool,
     replies: Vec<Vec<u8>>,
@@ -157,7 +158,8 @@ async fn serve(mut server: DuplexStream, is_http2: bool, replies: Vec<Vec<u8>>, 
         server.write_all(&frame(4, 0, 0, &[])).await.unwrap();
     }
     for reply in replies {
-        // An HTTP/2 request may arrive with the preface or after it.
+        // The server reads until a request has arrived. With HTTP/2, the request can arrive together with the preface
+        // or after it.
         loop {
             let read = server.read(&mut buffer).await.unwrap();
             let headers = frame(HEADERS, 5, 0, &[])[3..5].to_vec();
@@ -213,7 +215,7 @@ async fn a_few_informational_responses_to_each_request_are_allowed() {
     }
 }
 
-/// A stream that is always ready, and does not use tokio's cooperative budget.
+/// A stream that is always ready. It does not use tokio's cooperative budget.
 struct AlwaysReady;
 
 impl AsyncRead for AlwaysReady {

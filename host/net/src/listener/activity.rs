@@ -13,11 +13,12 @@ use super::{
     transfer::{Transfer, TransferState},
 };
 
-/// The timeout between requests. It is longer than clients' usual timeouts, so that clients close the connection.
+/// The time for which a connection may have no request. It is longer than the usual timeouts of clients, so that the
+/// clients close the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
-/// The state that determines a connection's timeouts. Clones share the state. hyper's own header timeout is not used,
-/// because it also runs between requests, and closes the connection without a reply.
+/// The state of a connection that determines its timeouts. Clones share the state. hyper's own timeout for heads is not
+/// used, because it also runs between requests, and closes the connection without a reply.
 #[derive(Clone, Debug)]
 pub(super) struct Activity(Arc<Inner>);
 
@@ -25,53 +26,55 @@ pub(super) struct Activity(Arc<Inner>);
 struct Inner {
     limits: ConnectionLimits,
     state: Mutex<State>,
-    /// Wakes the connection's task when its deadline has become earlier.
+    /// Wakes the connection's task after its next deadline has become earlier.
     is_earlier: Notify,
 }
 
 #[derive(Debug)]
 struct State {
     requests_in_flight: usize,
-    /// The requests whose bodies may still be in transfer.
+    /// The transfers of requests whose bodies may not have been sent completely.
     transfers: Vec<Weak<TransferState>>,
-    /// The time of the next check of the transfers.
+    /// The time at which the transfers are checked for stalls next.
     next_check: Instant,
     last_bytes: Instant,
     has_received: bool,
     has_served: bool,
     is_http2: bool,
-    /// The time at which the first byte of an incomplete request head arrived.
+    /// The time at which the first byte of a request's head arrived; `None` if no head is incomplete.
     head_since: Option<Instant>,
     idle_since: Instant,
-    /// The time at which the connection's task will check its deadlines.
+    /// The time at which the connection's task will wake and check its deadlines.
     wakes_at: Instant,
 }
 
 /// The reason why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
-    /// The head of a request was not complete in time.
+    /// The head of a request was not complete before its timeout.
     Head,
-    /// No request arrived in time.
+    /// No request arrived before the timeout.
     Idle,
-    /// The client does not read a reply.
+    /// The client does not read the reply to its request.
     Stalled,
-    /// The client's certificate is no longer accepted.
+    /// The certificate of the client is no longer accepted.
     Revoked,
 }
 
-/// The next deadline. Then the connection is closed for the reason `expiry`; if that is `None`, bodies are checked.
+/// The next deadline of a connection. At this time, the connection is closed for the reason `expiry`, or if there is
+/// none, bodies are checked for stalls.
 struct NextStep {
     at: Instant,
     expiry: Option<Expiry>,
 }
 
-/// Counts a request as in flight until it is dropped.
+/// Counts a request as in flight until this value is dropped.
 #[derive(Debug)]
 pub(super) struct RequestInFlight(Activity);
 
 impl Inner {
-    /// Returns the interval at which bodies are checked. Stalls are detected at most an eighth of the timeout late.
+    /// Returns the interval at which bodies are checked for stalls. With it, a stall is noticed at most an eighth of
+    /// the timeout late.
     fn check_interval(&self) -> Duration {
         let limits = &self.limits.transfer;
         let shortest = limits.client.min(limits.upstream).min(limits.stream);
@@ -124,11 +127,11 @@ impl Activity {
         state.last_bytes = Instant::now();
         if !state.has_received {
             state.has_received = true;
-            // Only HTTP/2 begins with `PRI`.
+            // The preface of an HTTP/2 connection begins with `PRI`, and no HTTP/1 request does.
             state.is_http2 = bytes.starts_with(b"PRI");
         }
-        // Between requests, received bytes begin the next head. HTTP/2 is different: many of its frames contain no
-        // head.
+        // Between requests, the first received byte begins a head. This does not hold for HTTP/2, because many of its
+        // frames contain no head.
         if state.requests_in_flight == 0 && !state.is_http2 && state.head_since.is_none() {
             state.head_since = Some(Instant::now());
             self.reschedule(state);
@@ -139,7 +142,8 @@ impl Activity {
         self.0.state.lock().last_bytes = Instant::now();
     }
 
-    /// Records that the head of a request is complete. `ended` is cancelled when the connection must end.
+    /// Records that the head of a request is complete. Returns the transfer of its bodies. `ended` is a token that is
+    /// cancelled when the connection must end.
     pub(super) fn begin_request(
         &self,
         client: SocketAddr,
@@ -166,7 +170,7 @@ impl Activity {
         transfer
     }
 
-    /// Completes when no byte was received or sent for this long.
+    /// Waits until no byte has been received or sent for this long.
     pub(super) async fn silent_for(&self, limit: Duration) {
         loop {
             let until = self.0.state.lock().last_bytes + limit;
@@ -177,7 +181,7 @@ impl Activity {
         }
     }
 
-    /// Completes when the connection must be closed. Until then, stalled bodies are aborted.
+    /// Waits until the connection must be closed, and returns the reason. Meanwhile, aborts bodies that stall.
     pub(super) async fn expired(&self) -> Expiry {
         loop {
             let is_earlier = self.0.is_earlier.notified();
@@ -202,8 +206,8 @@ impl Activity {
         next
     }
 
-    /// Wakes the connection's task if its deadline has become earlier. For a later deadline, the task reschedules
-    /// itself when it wakes at the previous one. Waking it for each request would cost more.
+    /// Wakes the connection's task if its next deadline has become earlier. If the deadline has become later, the task
+    /// notices that when it wakes at the previous deadline. To wake it for each request would cost more.
     fn reschedule(&self, state: MutexGuard<'_, State>) {
         let is_earlier = state.next(self.0.limits.header_timeout).at < state.wakes_at;
         drop(state);
@@ -212,20 +216,21 @@ impl Activity {
         }
     }
 
-    /// Aborts stalled bodies. Returns whether the connection must be closed.
+    /// Aborts the bodies that stall. Returns whether the connection must be closed.
     fn check(&self) -> bool {
         let now = Instant::now();
         let mut state = self.0.state.lock();
         state.next_check = now + self.0.check_interval();
         let transfers: Vec<_> = state.transfers.iter().filter_map(Weak::upgrade).collect();
         let is_http2 = state.is_http2;
-        // The lock is released first, because aborting a transfer drops its `RequestInFlight`, which takes the lock.
+        // The state is unlocked before the checks, because an aborted transfer drops its `RequestInFlight`, which locks
+        // the state.
         drop(state);
         let mut is_reply_unread = false;
         for transfer in transfers {
             is_reply_unread |= transfer.check(now);
         }
-        // The other requests on an HTTP/2 connection continue.
+        // An HTTP/2 connection stays open for its other requests.
         is_reply_unread && !is_http2
     }
 }
@@ -269,7 +274,7 @@ mod tests {
         (activity.expired().await, started.elapsed())
     }
 
-    /// Compares durations, allowing for the millisecond precision of tokio's timer.
+    /// Returns whether a duration is as expected, except for the imprecision of tokio's timer of a few milliseconds.
     fn about(duration: Duration, expected: Duration) -> bool {
         duration >= expected && duration < expected + Duration::from_millis(5)
     }

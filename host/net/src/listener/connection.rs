@@ -1,4 +1,4 @@
-//! Serves one connection: the TLS handshake, the requests, and the tunnel that the connection may become.
+//! Serves one connection of a client: the TLS handshake, the requests, and the tunnel that the connection may become.
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -32,17 +32,18 @@ use crate::{
     workers::{StreamExecutor, WorkerSlot},
 };
 
-/// The timeout for sending a reply without hyper, because a client that sends slowly may also read slowly.
+/// The timeout for sending a reply without hyper. The reply must be limited because a client that sends slowly may also
+/// read slowly.
 const REPLY_LIMIT: Duration = Duration::from_secs(1);
-/// The first byte of a TLS connection: the type of a record of the handshake.
+/// The first byte of a TLS connection, which says that a record of a handshake follows.
 const TLS_HANDSHAKE: u8 = 22;
 const NEEDS_TLS: &str =
     "this port speaks TLS, and the request came without it; write https:// in place of http://\n";
-/// The time for requests in flight to finish after their client's certificate was revoked.
+/// The time within which requests in flight can finish after the certificate of their client was revoked.
 const REVOKED_GRACE: Duration = Duration::from_secs(10);
 const REVOKED: &str = "the client's certificate is no longer accepted";
 
-/// A client's connection, which has a task of its own.
+/// A connection of a client. Each connection has its own task.
 pub(super) struct Connection<H> {
     pub(super) handler: H,
     pub(super) tls: Option<ServerTls>,
@@ -50,13 +51,13 @@ pub(super) struct Connection<H> {
     pub(super) address: SocketAddr,
     pub(super) stop: Stop,
     pub(super) streams: StreamExecutor,
-    /// The permit of the connection; `None` for a connection beyond the limit.
+    /// The permit for the connection; `None` for a connection that exceeds the limit.
     pub(super) _permit: Option<Permit>,
 }
 
 impl<H: Handler> Connection<H> {
     pub(super) async fn run_at(self, _slot: WorkerSlot, stream: TcpStream) {
-        // The stream was registered with the runtime that accepted it, and must be registered with this one.
+        // The stream is taken from the runtime that accepted it, and registered with the runtime of this thread.
         match stream.into_std().and_then(TcpStream::from_std) {
             Ok(stream) => self.run(stream).await,
             Err(error) => tracing::warn!(%error, "a connection could not be handed to its thread"),
@@ -88,7 +89,8 @@ impl<H: Handler> Connection<H> {
         let mut tls = tls.connection();
         let acceptor = TlsAcceptor::from(tls.config());
         let accepting = async {
-            // Checks the first byte: to plain HTTP, rustls would reply with an alert, which HTTP clients do not show.
+            // The first byte is checked here, because rustls would answer plain HTTP with a TLS alert, which HTTP
+            // clients do not show.
             let mut first = [TLS_HANDSHAKE];
             stream.peek(&mut first).await?;
             if first != [TLS_HANDSHAKE] {
@@ -106,7 +108,8 @@ impl<H: Handler> Connection<H> {
                     client = %self.address,
                     "a client sent something else than TLS, such as plain HTTP; its URL must begin with https://"
                 );
-                // Unread data would reset the connection when it is closed, and the client might lose the reply.
+                // The received data is read, because unread data would reset the connection when it is closed. Then the
+                // client might lose the reply.
                 let _ = stream.try_read(&mut [0; 8192]);
                 self.reply(stream, "400 Bad Request", NEEDS_TLS).await;
             }
@@ -129,7 +132,7 @@ impl<H: Handler> Connection<H> {
         match (expiry, released.try_recv()) {
             (Some(Expiry::Head), Ok(stream)) => self.reply_timeout(stream).await,
             (Some(expiry), _) => tracing::debug!(?expiry, "the connection is closed"),
-            // A tunnel has taken over the stream.
+            // hyper has not handed back the stream, because a tunnel uses it.
             (None, Err(oneshot::error::TryRecvError::Empty)) => {
                 self.watch_tunnel(&mut released, &mut tls, &activity, &ended)
                     .await;
@@ -138,7 +141,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Serves requests until the connection ends. If the connection was aborted, returns the reason.
+    /// Serves requests until the connection ends. Returns the reason if the connection must be closed early, or `None`.
     async fn exchange<S>(
         &self,
         stream: TrackedStream<S>,
@@ -175,7 +178,7 @@ impl<H: Handler> Connection<H> {
         let mut connection = Box::pin(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let (mut stopped, mut is_stopping) = (WhenWoken::new(self.stop.graceful.cancelled()), false);
         let mut expired = WhenWoken::new(activity.expired());
-        // The deadline for requests in flight, set when the client's certificate is revoked.
+        // The time at which requests in flight are aborted; `None` until the client's certificate is revoked.
         let mut grace = None;
         loop {
             tokio::select! {
@@ -201,7 +204,8 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Waits until a tunnel ends. Ends it when it is idle for too long, or when the client's certificate is revoked.
+    /// Waits until a tunnel has ended. Ends it if it is idle for too long, or if the certificate of the client is
+    /// revoked.
     async fn watch_tunnel<S>(
         &self,
         released: &mut oneshot::Receiver<S>,
@@ -224,7 +228,8 @@ impl<H: Handler> Connection<H> {
         let _ = released.await;
     }
 
-    /// Replies 408 to a client that did not complete the head of a request. hyper would only close the connection.
+    /// Replies 408 to a client that did not complete the head of a request in time. The reply is sent without hyper,
+    /// which would only close the connection.
     async fn reply_timeout<S: AsyncWrite + Unpin>(&self, stream: S) {
         tracing::info!(client = %self.address, "timeout while reading the head of a request");
         let text = format!(
@@ -234,7 +239,7 @@ impl<H: Handler> Connection<H> {
         self.reply(stream, "408 Request Timeout", &text).await;
     }
 
-    /// Sends a reply without hyper, and ends the stream.
+    /// Sends a reply without hyper, and closes the stream for writing.
     async fn reply<S: AsyncWrite + Unpin>(&self, mut stream: S, status: &str, text: &str) {
         let reply = format!(
             "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: text/plain\r\n\

@@ -5,13 +5,13 @@ use tokio::sync::oneshot;
 use super::activity::Activity;
 use crate::turns::{StreamObserver, TurnTakingStream};
 
-/// A stream that records when bytes are received and sent. If hyper or a tunnel drops it, the inner stream is handed
-/// back.
+/// The stream of a connection. It records when bytes are received and sent. When hyper or a tunnel drops it, the inner
+/// stream is handed back.
 pub(super) type TrackedStream<S> = TurnTakingStream<S, Tracker<S>>;
 
 pub(super) struct Tracker<S> {
     activity: Activity,
-    /// Sends the stream to its next user when hyper or a tunnel drops it.
+    /// Hands back the inner stream when hyper or a tunnel drops the outer one.
     released: Option<oneshot::Sender<S>>,
 }
 
@@ -40,7 +40,7 @@ impl<S> StreamObserver<S> for Tracker<S> {
 
     fn released(&mut self, stream: S) {
         if let Some(released) = self.released.take() {
-            // An error means that nobody waits for the stream.
+            // `send` fails if nobody waits for the stream, which is then closed.
             let _ = released.send(stream);
         }
     }

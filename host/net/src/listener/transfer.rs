@@ -17,30 +17,30 @@ use tokio_util::sync::CancellationToken;
 use super::activity::RequestInFlight;
 use crate::telemetry;
 
-/// The largest part of a reply that is sent at once, in bytes. Small parts let the client's rate be measured.
+/// The largest part of a reply that is sent at once, in bytes. It is small, so that the client's rate can be measured.
 const LARGEST_CHUNK: usize = 16 * 1024;
 
-/// The idle timeouts of bodies, and the minimum rate of clients.
+/// The timeouts for idle bodies, and the minimum rate of clients.
 #[derive(Clone, Copy, Debug)]
 pub struct TransferLimits {
-    /// The idle timeout of a client that sends a request's body or reads a reply.
+    /// The longest time for which a client may send nothing of a request's body, or read nothing of a reply.
     pub client: Duration,
-    /// The minimum rate of a client in bytes per second; 0 for none. The rate is computed each time the waits for the
-    /// client add up to the timeout `client`.
+    /// The minimum rate of a client in bytes per second, or 0 for no minimum. The rate is computed each time the waits
+    /// for the client add up to the timeout `client`.
     pub minimum_rate: u64,
-    /// The idle timeout of an upstream that reads a request's body or sends a reply.
+    /// The longest time for which an upstream may read nothing of a request's body, or send nothing of a reply.
     pub upstream: Duration,
-    /// The idle timeout of tunnels, and of event streams from the upstream.
+    /// The longest time for which a tunnel, or an event stream of the upstream, may be idle.
     pub stream: Duration,
 }
 
-/// The limit that a client or an upstream exceeded.
+/// The limit of [`TransferLimits`] that a client or an upstream exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
 pub enum Stall {
     /// The client sent or read nothing for this long.
     #[display("the client was idle for {_0:?}")]
     ClientIdle(Duration),
-    /// The client sent or read fewer bytes per second than this.
+    /// The client sent or read fewer bytes per second than this number.
     #[display("the client was slower than {_0} bytes per second")]
     ClientSlow(u64),
     /// The upstream sent or read nothing for this long.
@@ -49,7 +49,7 @@ pub enum Stall {
 }
 
 impl Stall {
-    /// Returns the metric's labels `who` and `how`.
+    /// Returns the labels `who` and `how` for the metric of stalled transfers.
     fn labels(self) -> (&'static str, &'static str) {
         match self {
             Self::ClientIdle(_) => ("client", "idle"),
@@ -61,7 +61,7 @@ impl Stall {
 
 impl std::error::Error for Stall {}
 
-/// Enforces [`TransferLimits`] on the bodies of a request and its reply, until the reply was sent completely.
+/// Applies [`TransferLimits`] to the bodies of a request and its reply, until the reply has been sent completely.
 #[derive(Debug)]
 pub struct Transfer {
     shared: Arc<TransferState>,
@@ -69,7 +69,7 @@ pub struct Transfer {
     ended: CancellationToken,
 }
 
-/// The state of the request's body and of the reply's body. The connection checks it.
+/// The state of the bodies of a request and its reply. The client's connection checks it for stalls.
 #[derive(Debug)]
 pub(super) struct TransferState {
     client: SocketAddr,
@@ -82,26 +82,26 @@ pub(super) struct TransferState {
 struct Flows {
     request: Flow,
     reply: Flow,
-    /// Whether the reply is an event stream, with the idle timeout [`TransferLimits::stream`].
+    /// Whether the reply is an event stream, which has the timeout [`TransferLimits::stream`].
     is_stream: bool,
 }
 
-/// A body in transfer.
+/// The body of a request or reply that is being transferred.
 #[derive(Debug, Default)]
 struct Flow {
     body: Option<Body>,
-    /// The waker of the task that polled the body last.
+    /// The waker of the task that polled this body last.
     waker: Option<Waker>,
     waits: Option<Wait>,
     /// The bytes that the client sent or read since its rate was last computed.
     bytes: u64,
-    /// The time spent waiting for the client since its rate was last computed.
+    /// The time that was spent waiting for the client since its rate was last computed.
     waited: Duration,
-    /// The reason why the body was aborted.
+    /// The reason why the body was aborted; `None` if it was not.
     stall: Option<Stall>,
 }
 
-/// The side that the body is waiting for, and the beginning of the wait.
+/// The side for which a body waits, and the time at which the wait began.
 #[derive(Clone, Copy, Debug)]
 enum Wait {
     Client(Instant),
@@ -118,15 +118,15 @@ impl Flows {
 }
 
 impl Flow {
-    /// Ends a wait for the client, and adds its duration to `waited`.
+    /// Ends the body's current wait. If it was a wait for the client, adds its duration to `waited`.
     fn end_wait(&mut self, now: Instant) {
         if let Some(Wait::Client(since)) = self.waits.take() {
             self.waited += now.saturating_duration_since(since);
         }
     }
 
-    /// Returns whether the client was too slow. Its rate is computed each time the waits for it add up to its idle
-    /// timeout.
+    /// Returns whether the client was slower than the minimum rate. The rate is computed each time the waits for the
+    /// client add up to its timeout; until then, returns `false`.
     fn is_slow(&mut self, limits: &TransferLimits) -> bool {
         if self.waited < limits.client {
             return false;
@@ -149,7 +149,8 @@ fn as_float(bytes: u64) -> f64 {
 }
 
 impl Transfer {
-    /// The connection does not count as idle until `in_flight` is dropped. `ended` is cancelled when it must end.
+    /// Creates the transfer of a request's bodies. It holds `in_flight`, so that the connection does not count as idle.
+    /// `ended` is a token that is cancelled when the connection must end.
     pub(super) fn new(
         client: SocketAddr,
         limits: TransferLimits,
@@ -178,7 +179,7 @@ impl Transfer {
         Arc::downgrade(&self.shared)
     }
 
-    /// Applies the limits to the request's body.
+    /// Returns the request's body with the limits applied to it.
     pub(super) fn receive(&self, body: Body) -> Body {
         if http_body::Body::is_end_stream(&body) {
             return body;
@@ -192,8 +193,8 @@ impl Transfer {
         })
     }
 
-    /// Applies the limits to the reply's body. The request counts as in flight until the returned body is dropped or
-    /// stalls.
+    /// Returns the reply's body with the limits applied to it. The request counts as in flight until this body is
+    /// dropped or stalls.
     pub(super) fn send(self, body: Body) -> Body {
         let shared = self.shared.clone();
         {
@@ -209,22 +210,23 @@ impl Transfer {
         })
     }
 
-    /// Applies the idle timeout of event streams to the reply.
+    /// Makes the reply an event stream, which has its own timeout.
     pub fn set_stream(&self) {
         self.shared.flows.lock().is_stream = true;
     }
 
-    /// Returns a token that is cancelled when the connection, or the tunnel that it became, must end.
+    /// Returns a token that is cancelled when the client's connection must end, or the tunnel that the connection has
+    /// become.
     pub fn connection_ended(&self) -> CancellationToken {
         self.ended.clone()
     }
 
-    /// Returns the reason why the request's body was aborted; `None` if it was not.
+    /// Returns the reason why the request's body was aborted, or `None` if it was not.
     pub fn stall(&self) -> Option<Stall> {
         self.shared.flows.lock().request.stall
     }
 
-    /// Waits until the request's body is aborted.
+    /// Waits until the request's body is aborted, and returns the reason.
     pub async fn stalled(&self) -> Stall {
         loop {
             let notified = self.shared.stalled.notified();
@@ -237,7 +239,8 @@ impl Transfer {
 }
 
 impl TransferState {
-    /// Aborts both bodies if one side exceeded its idle timeout. Returns whether the client did not read the reply.
+    /// Aborts both bodies if the client or the upstream was idle for too long. Returns whether the client has not read
+    /// the reply.
     pub(super) fn check(&self, now: Instant) -> bool {
         let flows = self.flows.lock();
         let overdue = |wait: Option<Wait>, upstream: Duration| match wait? {
@@ -261,15 +264,15 @@ impl TransferState {
         matches!(reply, Some(Stall::ClientIdle(_)))
     }
 
-    /// Aborts both bodies, and drops the inner bodies.
+    /// Aborts the bodies of the request and of the reply, and drops the bodies from which they are read.
     fn abort(&self, mut flows: MutexGuard<'_, Flows>, stall: Stall) {
         flows.request.stall = Some(stall);
-        // A reply that has not begun is not aborted: it will be an error reply, which has its own limits.
+        // Without a reply so far, only the request's body is aborted. The error reply that follows has its own limits.
         flows.reply.stall = flows.reply.body.is_some().then_some(stall);
         let bodies = (flows.request.end(), flows.reply.end());
         let wakers = [flows.request.waker.take(), flows.reply.waker.take()];
         drop(flows);
-        // Dropping the inner bodies may take other locks, so this lock is released first.
+        // `flows` is unlocked before this, because dropping a body may take other locks.
         drop(bodies);
         self.stalled.notify_one();
         wakers.into_iter().flatten().for_each(Waker::wake);
@@ -290,17 +293,17 @@ type Polled = Poll<Option<Result<Frame<Bytes>, axum::Error>>>;
 struct LimitedBody {
     shared: Arc<TransferState>,
     direction: Direction,
-    /// The rest of a frame that is larger than [`LARGEST_CHUNK`].
+    /// The rest of a frame of the reply that was larger than [`LARGEST_CHUNK`].
     rest: Bytes,
-    /// Keeps the request in flight until the reply ends.
+    /// For a reply, keeps the request in flight until the reply ends.
     transfer: Option<Transfer>,
 }
 
-// No field is pinned.
+// The value may be moved between polls, because no field is pinned.
 impl Unpin for LimitedBody {}
 
 impl LimitedBody {
-    /// Polls the inner body. `Err` means that the body was aborted.
+    /// Polls the body to which the limits apply. `Err` means that it was aborted.
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> Result<Polled, Stall> {
         let now = Instant::now();
         let shared = &*self.shared;
@@ -316,7 +319,8 @@ impl LimitedBody {
         if let Some(stall) = flow.stall {
             return Err(stall);
         }
-        // A poll ends a wait for the body's reader: hyper polls a body again only once the previous part was sent.
+        // This poll means that hyper has sent the previous part of the body, so the wait for the side that reads the
+        // body ends.
         if is_reply == matches!(flow.waits, Some(Wait::Client(_))) {
             flow.end_wait(now);
             if flow.is_slow(&limits) {
@@ -359,7 +363,7 @@ impl LimitedBody {
                 data
             });
         } else {
-            // Once the whole body has arrived from the client, the upstream need not read the rest of it.
+            // After the whole body has arrived from the client, the upstream is not required to read the rest of it.
             flow.waits = (!is_complete).then_some(Wait::Upstream(now));
         }
         flow.bytes += frame.data_ref().map_or(0, length);
@@ -413,7 +417,7 @@ impl http_body::Body for LimitedBody {
 
 impl Drop for LimitedBody {
     fn drop(&mut self) {
-        // Dropping the inner bodies may take other locks, so this lock is released first.
+        // `flows` is unlocked before the body is dropped, because dropping it may take other locks.
         let ended = self.shared.flows.lock().flow(self.direction).end();
         drop(ended);
     }

@@ -1,4 +1,4 @@
-//! Futures that rarely complete, in tasks that are often woken for other reasons.
+//! A future for tasks that are often woken for other reasons than this future.
 
 use std::{
     pin::Pin,
@@ -11,12 +11,12 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// Polls a future only after it was woken. This saves polls of shutdown signals, each of which takes locks that all
-/// connections share.
+/// Polls the inner future only after the inner future was woken. This saves polls of shutdown signals, each of which
+/// takes locks that all connections share.
 pub(super) struct WhenWoken<F> {
     future: Pin<Box<F>>,
     signal: Arc<WakeSignal>,
-    /// The waker that is passed to the inner future.
+    /// The waker for the inner future. It records that the inner future was woken.
     waker: Waker,
     /// The waker of the task that polls this future.
     task: Waker,
@@ -61,7 +61,7 @@ impl<F: Future> Future for WhenWoken<F> {
         if !this.signal.is_woken.load(Ordering::Acquire) {
             return Poll::Pending;
         }
-        // A wake after this line causes another poll.
+        // The flag is cleared before the poll, so that a wake during the poll causes another poll.
         this.signal.is_woken.store(false, Ordering::Release);
         this.future.as_mut().poll(&mut Context::from_waker(&this.waker))
     }

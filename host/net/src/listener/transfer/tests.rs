@@ -36,7 +36,7 @@ fn body() -> (mpsc::Sender<Bytes>, Body) {
     (sender, Body::from_stream(stream))
 }
 
-/// Sends parts of this size forever, with a pause after each.
+/// Sends parts of this size forever. Waits for `pause` after each part.
 async fn drip(sender: mpsc::Sender<Bytes>, bytes: usize, pause: Duration) {
     while sender.send(vec![b'x'; bytes].into()).await.is_ok() {
         tokio::time::sleep(pause).await;
@@ -44,7 +44,7 @@ async fn drip(sender: mpsc::Sender<Bytes>, bytes: usize, pause: Duration) {
     std::future::pending().await
 }
 
-/// Reads parts with a pause after each, until the body ends or fails.
+/// Reads a body until it ends or fails. Waits for `pause` after each part.
 async fn take(mut body: Body, pause: Duration) -> Result<usize, String> {
     let mut taken = 0;
     while let Some(frame) = body.frame().await {
@@ -58,8 +58,8 @@ async fn take(mut body: Body, pause: Duration) -> Result<usize, String> {
     Ok(taken)
 }
 
-/// Returns the result of transferring the body; `None` if the transfer has not ended after a day. Meanwhile, the
-/// connection checks for stalls.
+/// Returns the result of `taking`, or `None` if it has no result after a day. Meanwhile, the connection checks for
+/// stalls.
 async fn ends(
     activity: &Activity,
     taking: impl Future<Output = Result<usize, String>>,
@@ -77,7 +77,7 @@ async fn ends(
 
 #[tokio::test(start_paused = true)]
 async fn a_request_body_is_aborted_when_one_side_stalls() {
-    // (case, bytes in each part that the client sends, the client's pause after each part, the upstream's pause after
+    // (case, bytes in each part that the client sends, pause of the client after each part, pause of the upstream after
     // each part, expected error)
     for (case, bytes, pause, upstream, expected) in [
         (
@@ -96,7 +96,7 @@ async fn a_request_body_is_aborted_when_one_side_stalls() {
         ),
         ("as slow as may be", 600, SECOND, Duration::ZERO, None),
         ("in bursts", 40_000, 59 * SECOND, Duration::ZERO, None),
-        // The time that the upstream takes does not count against the client.
+        // The upstream's pauses do not lower the rate of the client.
         ("a slow upstream", 1, Duration::ZERO, 25 * SECOND, None),
         (
             "the upstream takes nothing",
@@ -126,8 +126,8 @@ async fn a_request_body_is_aborted_when_one_side_stalls() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reply_is_aborted_when_one_side_stalls() {
-    // (case, bytes in each part that the upstream sends, the upstream's pause after each part, the client's pause after
-    // each part, whether the reply is an event stream, expected error)
+    // (case, bytes in each part that the upstream sends, pause of the upstream after each part, pause of the client
+    // after each part, whether the reply is an event stream, expected error)
     for (case, bytes, pause, client, is_stream, expected) in [
         (
             "nothing comes",
@@ -190,7 +190,7 @@ async fn a_reply_is_aborted_when_one_side_stalls() {
     }
 }
 
-/// The inner body of a stalled reply is dropped even if nobody polls the reply.
+/// The upstream's body is dropped when the reply stalls, although nobody polls the reply.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_the_client_does_not_read_is_dropped() {
     let activity = activity();
