@@ -1,4 +1,5 @@
-//! TLS configurations, which are validated when they are read from PEM files, and reloaded when the files change.
+//! TLS configurations of servers and clients. They are validated when they are read from PEM files, and reloaded when
+//! the files change.
 
 mod advice;
 mod certificate;
@@ -32,25 +33,25 @@ pub use self::{
 pub enum TlsError {
     #[error("{path}: {problem}", path = path.display())]
     File { path: PathBuf, problem: PemError },
-    /// A file has a certificate that is not accepted.
+    /// The file contains a certificate that cannot be used.
     #[error("{path}: {reason}", path = path.display())]
     Rejected { path: PathBuf, reason: String },
-    /// The key does not belong to the certificate.
+    /// The private key does not belong to the certificate.
     #[error(
         "the key {} does not belong to the certificate {}; name the key for which it was issued",
         .0.key.display(), .0.certificate.display()
     )]
     OtherKey(Identity),
-    /// A CA certificate cannot be used. `number` counts from 1.
+    /// One of the CA certificates cannot be used. `number` is its position, which begins with 1.
     #[error("certificate {number} cannot be used: {source}")]
     Authority { number: usize, source: rustls::Error },
-    /// The list of the CAs that a client trusts is empty.
+    /// No CA is configured for a client to trust.
     #[error("it holds no certificate; put the PEM of at least one CA there")]
     NoAuthority,
-    /// The operating system has no CAs. `details` is empty or begins with a colon.
+    /// The operating system has no CAs. `details` is empty, or contains the reason after a colon.
     #[error("no CA certificates were found on this system{details}")]
     NoSystemAuthority { details: String },
-    /// The crypto provider does not support the required TLS versions.
+    /// The crypto provider does not support the TLS versions that are required.
     #[error("TLS cannot be used: {0}")]
     Provider(rustls::Error),
 }
@@ -64,11 +65,11 @@ impl TlsError {
     }
 }
 
-/// The PEM files of a certificate with its chain, and of its key.
+/// The PEM files with a certificate and its chain, and with its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub certificate: PathBuf,
-    /// The certificate's private key, which must not be encrypted.
+    /// The file with the private key of the certificate. The key must not be encrypted.
     pub key: PathBuf,
 }
 
@@ -80,18 +81,18 @@ impl Identity {
     }
 }
 
-/// A certificate with its chain and key, as PEM in memory instead of in files. Clones share the PEM.
+/// A certificate with its chain and private key, as PEM in memory instead of in files. Clones share the PEM.
 #[derive(Clone, derive_more::Debug)]
-// `Debug` omits the key, which is secret.
+// The output of `Debug` does not contain the private key, which is secret.
 #[debug("SharedIdentity {{ source: {source:?}, .. }}")]
 pub struct SharedIdentity {
-    /// The source of the PEM, which messages name.
+    /// The place from which the PEM comes. It is shown in messages.
     source: Arc<Path>,
     pem: Arc<Mutex<IdentityPem>>,
 }
 
 #[derive(Clone, PartialEq, Eq, derive_more::Debug)]
-// `Debug` omits the key, which is secret.
+// The output of `Debug` does not contain the private key, which is secret.
 #[debug("IdentityPem {{ certificate: {certificate:?}, .. }}")]
 pub struct IdentityPem {
     pub certificate: String,
@@ -110,7 +111,7 @@ impl SharedIdentity {
         self.pem.lock().clone()
     }
 
-    /// Replaces the certificate and the key. They are used for new connections after a [reload](ReloadableTls::reload).
+    /// Replaces the certificate and its private key. New connections use them after a [reload](ReloadableTls::reload).
     pub fn replace(&self, pem: IdentityPem) {
         *self.pem.lock() = pem;
     }
@@ -129,7 +130,8 @@ impl SharedIdentity {
     }
 }
 
-/// Returns the crypto provider of all TLS. It is explicit, because another crate could change rustls' default.
+/// Returns the crypto provider for all TLS connections. It is passed explicitly, because another crate could change the
+/// default of rustls.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
@@ -168,7 +170,7 @@ mod tests {
         let after = tls.current();
         assert!(!Arc::ptr_eq(&before, &after));
 
-        // An invalid pair of certificate and key changes nothing.
+        // This private key does not belong to the certificate, so the reload changes nothing.
         shared.replace(IdentityPem {
             key: second.key,
             ..first

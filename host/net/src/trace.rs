@@ -7,9 +7,9 @@ use opentelemetry::{Context, trace::TraceContextExt as _};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-/// The header with the IDs of the trace and of the parent span.
+/// The header with the ID of the trace and the ID of the parent span.
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-/// The header to which tracing systems add data of their own.
+/// The header in which tracing systems pass on their own data.
 pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 pub const SPANS: &str = "admittance::otel";
@@ -19,7 +19,7 @@ pub fn is_traced() -> bool {
     Context::map_current(Context::has_active_span)
 }
 
-/// Sets this span as the parent in the headers of a request, if the span is exported.
+/// Puts this span as the parent span into the headers of a request, if the span is exported.
 pub fn inject(span: &Span, headers: &mut HeaderMap) {
     if span.is_disabled() {
         return;

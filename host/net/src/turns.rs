@@ -1,7 +1,7 @@
-//! Limits the bytes that a connection reads or writes before other connections of the same thread get their turn.
+//! Limits how many bytes a connection reads or writes before the other connections of its thread get their turn.
 //!
-//! A connection with a fast peer never has to wait, so without a limit, a body of 16 MiB would occupy the thread for
-//! several ms.
+//! A connection to a fast client or server never has to wait. Without a limit, a body of 16 MiB would occupy the thread
+//! for several ms.
 
 use std::{
     io::{self, IoSlice},
@@ -15,37 +15,38 @@ use tokio::{
     task::coop,
 };
 
-/// The number of bytes that cost one unit of tokio's cooperative budget, in addition to one unit per operation. A task
-/// yields after 128 units, so after 128 KiB, which take about 0.1 ms.
+/// The number of bytes that cost one unit of tokio's cooperative budget. Each operation costs one unit in addition. A
+/// task yields after 128 units, so after at most 128 KiB, which take about 0.1 ms.
 const BYTES_PER_UNIT: usize = 1 << 10;
 
-/// The largest read of one system call, in bytes. Without this limit, the reader's buffer would grow with the body, and
-/// growing would copy bytes that were already passed on.
+/// The largest number of bytes that one system call reads. Without this limit, the reader's buffer would grow with the
+/// body, and to grow it would copy bytes that have been passed on.
 const LARGEST_READ: u64 = 64 << 10;
 
-/// The largest write of one system call, in bytes. The kernel would accept several MiB, the size of its buffer.
+/// The largest number of bytes that one system call writes. The kernel would accept several MiB, the size of its
+/// buffer.
 const LARGEST_WRITE: usize = 128 << 10;
 
-/// The largest number of slices that one system call writes.
+/// The largest number of slices of bytes that one system call writes.
 const SLICES: usize = 16;
 
-/// Sees the bytes that pass through a [`TurnTakingStream`].
+/// An observer of the bytes that pass through a [`TurnTakingStream`].
 pub trait StreamObserver<S> {
-    /// Called with received bytes. Returns the units of cooperative budget that they cost in addition to the units for
-    /// their length.
+    /// Handles bytes that were received. Returns the units of tokio's cooperative budget that they cost in addition to
+    /// the cost of their length.
     fn received(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Called when the first `written` bytes of these slices were sent.
+    /// Handles the first `written` bytes of these slices, which were sent.
     fn sent(&mut self, slices: &[IoSlice<'_>], written: usize);
 
-    /// Called with the stream when the [`TurnTakingStream`] is dropped.
+    /// Takes the inner stream when the [`TurnTakingStream`] is dropped.
     fn released(&mut self, _stream: S) {}
 }
 
-/// A stream of any type that uses tokio's cooperative budget: the more bytes it moves, the sooner its task yields.
+/// A stream that uses tokio's cooperative budget. The more bytes it moves, the sooner its task yields to other tasks.
 #[derive(Debug)]
 pub struct TurnTakingStream<S, O: StreamObserver<S>> {
-    /// `None` only during the drop.
+    /// The inner stream; `None` only while this value is dropped.
     stream: Option<S>,
     observer: O,
 }
@@ -75,7 +76,7 @@ impl<S, O: StreamObserver<S>> Drop for TurnTakingStream<S, O> {
     }
 }
 
-/// Uses units of the task's budget. When none are left, the next operation yields.
+/// Spends units of tokio's cooperative budget. When none are left, the next operation yields.
 fn spend(cx: &mut Context<'_>, units: usize) {
     for _ in 0..units {
         match coop::poll_proceed(cx) {
@@ -150,7 +151,7 @@ impl<S: Connection, O: StreamObserver<S>> Connection for TurnTakingStream<S, O> 
     }
 }
 
-/// Returns the slices that one call writes, as an array and the number of its elements in use.
+/// Returns the slices that one system call writes, as an array and the number of array elements that are used.
 fn one_vectored_write<'a>(slices: &'a [IoSlice<'_>]) -> ([IoSlice<'a>; SLICES], usize) {
     let mut limited = [IoSlice::new(&[]); SLICES];
     let (mut used, mut rest) = (0, LARGEST_WRITE);

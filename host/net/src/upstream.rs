@@ -45,15 +45,16 @@ use crate::{
     trace::{SPANS, inject},
 };
 
-/// The configuration of an upstream.
+/// The settings of the connections to the servers of an upstream.
 #[derive(Clone, Debug)]
 pub struct UpstreamConfig {
     pub tls: ClientTls,
-    /// The timeout for DNS, connection and TLS handshake together. Default: 2 s.
+    /// The timeout for connecting to a server: for DNS, TCP and the TLS handshake together. Default: 2 s.
     pub connect_timeout: Duration,
-    /// The timeout from the end of a request to the head of its reply, and the timeout of idle bodies. Default: 60 s.
+    /// The timeout from the end of a request to the head of its reply, and the longest time for which a body may be
+    /// idle. Default: 60 s.
     pub response_timeout: Duration,
-    /// The health check of servers; without one, only requests find out whether a server is up.
+    /// The health check of the servers. Without it, only requests find out whether a server is up.
     pub health: Option<HealthCheck>,
 }
 
@@ -62,15 +63,15 @@ impl UpstreamConfig {
     pub const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 }
 
-/// A GET request that checks a server. The server is up if the status is 200 to 299.
+/// A GET request that checks whether a server is up. It is up if the status of the reply is 200 to 299.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
     pub path: PathAndQuery,
-    /// The interval of checks. Default: 5 s.
+    /// The interval at which each server is checked. Default: 5 s.
     pub interval: Duration,
-    /// The timeout for the head of the reply. Default: 2 s.
+    /// The timeout for the head of the server's reply to a check. Default: 2 s.
     pub timeout: Duration,
-    /// The value of the header `Authorization`. Default: none.
+    /// The value of the header `Authorization` in the requests that check servers. Default: no header.
     pub authorization: Option<HeaderValue>,
 }
 
@@ -79,7 +80,7 @@ impl HealthCheck {
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
 }
 
-/// The reason why an upstream gave no reply.
+/// The reason why no server of an upstream gave a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.reason())]
 pub enum UpstreamError {
@@ -108,7 +109,7 @@ impl UpstreamError {
         }
     }
 
-    /// Returns the metric's label `reason`.
+    /// Returns the label `reason` for the metric of failed requests.
     fn label(self) -> &'static str {
         match self {
             Self::NoServers | Self::NoMaster => "nobody",
@@ -120,12 +121,13 @@ impl UpstreamError {
     }
 }
 
-/// An extension of a request that lives as long as the request, or as the tunnel that the request opens.
+/// A guard for a request that may open a tunnel. As an extension of the request, it lives as long as the request or its
+/// tunnel.
 #[derive(Clone, Debug)]
 pub struct TunnelGuard {
-    /// Dropped when the tunnel ends.
+    /// A value that is dropped when the tunnel ends.
     pub permit: Arc<dyn Any + Send + Sync>,
-    /// Cancelled when the client's connection must end.
+    /// A token that is cancelled when the client's connection must end.
     pub connection_ended: CancellationToken,
 }
 
@@ -133,31 +135,32 @@ pub struct TunnelGuard {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerHealth {
     pub server: Server,
-    /// `None` if the server is up.
+    /// The current downtime of the server; `None` if the server is up.
     pub downtime: Option<Downtime>,
 }
 
-/// The beginning and the reason of a server's downtime.
+/// The time since which a server is down, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Downtime {
     pub since: SystemTime,
     pub reason: String,
 }
 
-/// Sends requests to servers. Clones share the connections.
+/// Sends requests to one of several servers. Clones share the connections.
 ///
-/// [`Choice`] selects the server. If no connection can be made, so that no byte was sent, the request is retried with
-/// another server. Servers that are down are tried last, so that a wrong health check does not stop everything. Bodies
-/// and trailers are streamed in both directions. A switch of protocols, as for a WebSocket, opens a tunnel.
+/// [`Choice`] determines which server is tried first. If no connection to a server can be made, no byte was sent, so
+/// the request is retried with another server. Servers that are down are tried last instead of never, in case their
+/// health check is wrong. Bodies and trailers are streamed in both directions. A switch of protocols, as for a
+/// WebSocket, opens a tunnel.
 #[derive(Clone, Debug)]
 pub struct Upstream {
     servers: Arc<ServerSet>,
     shared: Arc<Shared>,
-    /// Whether servers get the client's `Host` instead of their own address.
+    /// Whether servers get the `Host` of the client's request instead of their own address.
     keeps_host: bool,
 }
 
-/// The connections and tunnels that [`Upstream::beside`] shares with another upstream.
+/// The part of an upstream that [`Upstream::beside`] shares: its connections and tunnels.
 #[derive(derive_more::Debug)]
 #[debug("Shared {{ config: {config:?}, .. }}")]
 struct Shared {
@@ -173,7 +176,7 @@ impl Upstream {
         Self::through(None, servers, choice, config)
     }
 
-    /// Creates an upstream that connects with `dial`, or by TCP if `dial` is `None`.
+    /// Creates an upstream that connects to its servers with `dial`, or by TCP if `dial` is `None`.
     pub fn through(dial: Option<Dial>, servers: Servers, choice: Choice, config: UpstreamConfig) -> Self {
         Self {
             servers: Arc::new(ServerSet::new(servers, choice)),
@@ -192,8 +195,8 @@ impl Upstream {
         }
     }
 
-    /// Creates an upstream for one additional server, with the same configuration and connection pool. The tunnels of
-    /// both upstreams end together. The server gets the client's `Host`, as web pages require.
+    /// Creates an upstream for a single server. It shares the configuration, connection pool and tunnels of this
+    /// upstream, so all tunnels end together. The server gets the `Host` of the client's request, as web pages require.
     pub fn beside(&self, server: Server) -> Self {
         Self {
             servers: Arc::new(ServerSet::new(Servers::Listed(vec![server]), Choice::Turns)),
@@ -211,14 +214,15 @@ impl Upstream {
         health.collect()
     }
 
-    /// Checks the health of every server at each interval, if configured, until this future is dropped.
+    /// Checks the health of every server at the configured interval, until this future is dropped. Does nothing without
+    /// a health check.
     pub async fn check_health(&self) {
         if let Some(check) = &self.shared.config.health {
             health::check(&self.servers, &self.shared.pool, check).await;
         }
     }
 
-    /// Reloads the TLS files whenever they change, until this future is dropped.
+    /// Reloads the TLS files of the connections to servers whenever they change, until this future is dropped.
     pub async fn keep_tls_fresh(&self) {
         self.shared.config.tls.keep_fresh().await;
     }
@@ -237,13 +241,15 @@ impl Upstream {
         self.shared.stop_tunnels.cancel();
     }
 
-    /// Forwards a request, and returns the reply. CONNECT is answered with 405, because this is not a forward proxy.
+    /// Forwards a request to a server, and returns the reply. The reply to CONNECT is 405, because this is not a
+    /// forward proxy.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<Body>, UpstreamError> {
         let (response, _) = self.send_avoiding(request, &[]).await?;
         Ok(response)
     }
 
-    /// Forwards a request, and returns the reply with its server. The servers to `avoid` are tried last.
+    /// Forwards a request to a server. Returns the reply, and the server that sent it. The servers in `avoid` are tried
+    /// last.
     pub async fn send_avoiding(
         &self,
         mut request: Request<Body>,
@@ -341,7 +347,8 @@ impl Upstream {
             let mut request = self.request_to(server, head, attempts.is_last(), body);
             inject(&span, request.headers_mut());
             let reply = self.shared.pool.request(server, request).instrument(span.clone());
-            // The timeout starts after the upload, whose duration depends on the client.
+            // The timeout begins after the request's body has been sent, because the time for that depends on the
+            // client.
             let late = async {
                 replay.body_ended().await;
                 tokio::time::sleep(config.response_timeout).await;
@@ -405,7 +412,7 @@ impl Upstream {
         *request.method_mut() = head.method.clone();
         *request.uri_mut() = path_of(&head.uri);
         *request.version_mut() = Version::HTTP_11;
-        // The headers are kept for another attempt, unless this is the last server.
+        // The headers are copied if there is another server to try after this one.
         *request.headers_mut() = if is_last {
             std::mem::take(&mut head.headers)
         } else {
@@ -422,7 +429,7 @@ impl Upstream {
     }
 }
 
-/// Returns the path and the query of a URL, as a request line contains them.
+/// Returns the path and the query of a URL, in the form that an HTTP request line contains.
 fn path_of(url: &Uri) -> Uri {
     match url.path_and_query() {
         Some(path) => path.clone().into(),

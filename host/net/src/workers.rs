@@ -1,7 +1,8 @@
-//! The threads that serve connections, one for each core, and one thread that accepts them, so that no computation
-//! delays accepting. Each thread has a runtime of its own.
+//! The threads that serve connections, one for each core, and one thread that accepts connections, so that no
+//! computation delays accepting. Each thread has its own runtime.
 //!
-//! A connection stays on one thread with its plugin calls and upstream connections: a request wakes no other thread.
+//! A connection stays on one thread, together with its plugin calls and upstream connections. So a request wakes no
+//! other thread.
 
 use std::{
     cell::Cell,
@@ -25,7 +26,7 @@ thread_local! {
     static INDEX: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Returns the index of this thread among the workers; `None` for other threads.
+/// Returns the index of the current thread among the workers, or `None` if it is not a worker.
 pub(crate) fn index() -> Option<usize> {
     INDEX.get()
 }
@@ -34,16 +35,17 @@ pub(crate) fn count() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// The time slice of serving threads: shorter than the kernel's default, and enough for most requests.
+/// The time slice of the threads that serve connections. It is shorter than the kernel's default, and enough for most
+/// requests.
 const TIME_SLICE: Duration = Duration::from_micros(200);
 
-/// The number of tasks that a thread runs before it checks connections for new data. With tokio's default of 61, tasks
-/// that move large bodies for 0.1 ms each would make the others wait for several milliseconds.
+/// The number of tasks that a thread runs before it checks its connections for new data. With tokio's default of 61,
+/// tasks that move large bodies for 0.1 ms each would delay other connections by several milliseconds.
 const TASKS_BETWEEN_EVENTS: u32 = 8;
 
-/// Lets this serving thread preempt others when it wakes. Since Linux 6.12, a thread keeps its processor for its time
-/// slice, unless a thread with a shorter slice wakes, whatever their priorities. Threads started by this one get the
-/// default slice.
+/// Gives the current thread a short time slice, so that it can preempt other threads when it wakes. Since Linux 6.12, a
+/// thread keeps its processor until its time slice ends, unless a thread with a shorter slice wakes. Priorities do not
+/// change this. Threads that the current thread starts get the default slice.
 pub fn shorten_time_slice() {
     if let Err(error) = set_time_slice(TIME_SLICE) {
         tracing::debug!(%error, "the time slice of this thread cannot be set");
@@ -61,7 +63,8 @@ fn set_time_slice(slice: Duration) -> io::Result<()> {
     let attributes = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
         sched_policy: libc::SCHED_OTHER as u32,
-        // Without this flag, threads for long work would inherit the time slice from serving threads.
+        // Without this flag, the threads for long work would inherit the short time slice from the threads that start
+        // them.
         sched_flags: libc::SCHED_FLAG_RESET_ON_FORK as u64,
         sched_nice: rustix::process::getpriority_process(None)?,
         sched_priority: 0,
@@ -69,7 +72,8 @@ fn set_time_slice(slice: Duration) -> io::Result<()> {
         sched_deadline: 0,
         sched_period: 0,
     };
-    // SAFETY: the kernel reads `size` bytes, and does not keep them. 0 is the calling thread.
+    // SAFETY: the kernel only reads `size` bytes, and does not keep the pointer. The thread ID 0 stands for the calling
+    // thread.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     match result {
         0 => Ok(()),
@@ -77,7 +81,7 @@ fn set_time_slice(slice: Duration) -> io::Result<()> {
     }
 }
 
-/// A thread that serves. When this is dropped, the thread ends, and its tasks are aborted.
+/// A thread that serves connections. When this value is dropped, the thread ends, and its tasks are aborted.
 #[derive(Debug)]
 pub struct ServingThread {
     runtime: Handle,
@@ -89,7 +93,7 @@ impl ServingThread {
         Self::start_with(name, || ())
     }
 
-    /// Starts a thread, which runs `begin` first.
+    /// Starts a thread that serves connections. The thread calls `begin` first.
     #[allow(clippy::disallowed_methods, reason = "these are the threads that serve")]
     fn start_with(name: impl Into<String>, begin: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let runtime = Builder::new_current_thread()
@@ -101,7 +105,7 @@ impl ServingThread {
         thread::Builder::new().name(name.into()).spawn(move || {
             begin();
             shorten_time_slice();
-            // An error means that the sender was dropped.
+            // `stopped` ends when the `ServingThread` is dropped. Its result does not matter.
             let _ = runtime.block_on(stopped);
             runtime.shutdown_background();
         })?;
@@ -116,7 +120,8 @@ impl ServingThread {
     }
 }
 
-/// The threads that accept and serve connections. Dropping the last clone ends them and aborts their tasks.
+/// The threads that accept and serve connections. When the last clone is dropped, they end, and their tasks are
+/// aborted.
 #[derive(Clone, Debug)]
 pub struct Workers {
     serving: Arc<[Arc<Worker>]>,
@@ -128,11 +133,11 @@ struct Worker {
     index: usize,
     thread: ServingThread,
     connections: AtomicUsize,
-    /// The number of requests in flight on HTTP/2 connections.
+    /// The number of requests in flight that this worker handles for HTTP/2 connections.
     streams: AtomicUsize,
 }
 
-/// Counts a connection for its worker until it is dropped.
+/// Counts a connection as one of a worker's connections until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct WorkerSlot(Arc<Worker>);
 
@@ -149,7 +154,7 @@ impl Workers {
         self.accepting.runtime.clone()
     }
 
-    /// Counts a connection for the worker with the fewest connections, and returns this worker.
+    /// Chooses the worker with the fewest connections, and counts the new connection for it.
     pub(crate) fn assign(&self) -> Option<WorkerSlot> {
         let worker = self
             .serving
@@ -185,12 +190,13 @@ impl Drop for WorkerSlot {
     }
 }
 
-/// Distributes the requests of one HTTP/2 connection, such as kube-apiserver's, among all workers.
+/// Runs the requests of one HTTP/2 connection on all workers, because a connection such as kube-apiserver's has very
+/// many.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamExecutor(pub(crate) Option<Workers>);
 
 impl StreamExecutor {
-    /// Returns the worker with the fewest requests. If there are several, the current thread is preferred.
+    /// Returns the worker with the fewest requests. Among several, the current thread is preferred.
     fn worker(&self) -> Option<&Arc<Worker>> {
         let Self(Some(workers)) = self else {
             return None;
@@ -224,7 +230,7 @@ where
     }
 }
 
-/// Counts a request on an HTTP/2 connection as in flight until it is dropped.
+/// Counts a request on an HTTP/2 connection as in flight until this value is dropped.
 struct StreamInFlight(Arc<Worker>);
 
 impl Drop for StreamInFlight {
@@ -237,13 +243,13 @@ impl Drop for StreamInFlight {
 mod tests {
     use super::*;
 
-    /// Returns the nice value and the time slice of this thread. Linux before 6.12 reports no time slice.
+    /// Returns the nice value and the time slice of the current thread. Before Linux 6.12, the time slice is not known.
     #[expect(unsafe_code, reason = "no safe interface to this system call exists")]
     fn scheduling() -> (i32, u64) {
-        // SAFETY: all fields are integers.
+        // SAFETY: zeros are valid, because all fields are integers.
         let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
         let size = size_of::<libc::sched_attr>();
-        // SAFETY: the kernel writes at most `size` bytes. 0 is the calling thread.
+        // SAFETY: the kernel writes at most `size` bytes. The thread ID 0 stands for the calling thread.
         let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
         assert_eq!(result, 0, "{}", io::Error::last_os_error());
         (attributes.sched_nice, attributes.sched_runtime)

@@ -28,8 +28,8 @@ fn client(proxy: ProxyChoice) -> HttpClient {
     HttpClient::new(tls::client(Trust::SystemAnd(None), None).unwrap(), options)
 }
 
-/// Starts a server that answers one request with these bytes. An informational response is repeated endlessly. The task
-/// returns the request.
+/// Starts a server that answers one request with these bytes. If they are an informational response, the server repeats
+/// them endlessly. The task returns the request that was received.
 async fn server(answer: &'static [u8]) -> (Url, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/a?b=c", listener.local_addr().unwrap());
@@ -84,7 +84,7 @@ async fn a_request_through_a_proxy_names_its_server() {
         received.starts_with("GET http://modules.example.com/a.wasm HTTP/1.1\r\n"),
         "{received}"
     );
-    // The credentials are `user:word` in base64.
+    // The base64 text stands for the proxy's credentials `user:word`.
     assert!(
         received.contains("proxy-authorization: Basic dXNlcjp3b3Jk\r\n"),
         "{received}"

@@ -1,4 +1,4 @@
-//! The pool of connections to upstream servers.
+//! Tests of the pool of connections to upstream servers.
 
 #![expect(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ use tokio::{
     sync::mpsc,
 };
 
-/// A timeout that no test exceeds, even on a busy machine.
+/// A timeout that no test reaches, although the machine may be busy.
 const LONG: Duration = Duration::from_secs(600);
 
 const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
@@ -42,7 +42,7 @@ async fn listen() -> (TcpListener, Upstream) {
     (listener, Upstream::new(servers, Choice::Turns, config))
 }
 
-/// Sends a request in a task, which returns the reply's body.
+/// Sends a request in a task. The task returns the body of the reply.
 fn post(upstream: &Upstream) -> tokio::task::JoinHandle<Bytes> {
     let upstream = upstream.clone();
     tokio::spawn(async move {
@@ -59,7 +59,7 @@ async fn read_to(stream: &mut TcpStream, end: &[u8]) {
     }
 }
 
-/// Accepts a connection, and answers its first request.
+/// Sends a request, and accepts and answers it as the server. Returns the server's side of the connection.
 async fn answer_first(listener: &TcpListener, upstream: &Upstream) -> TcpStream {
     let reply = post(upstream);
     let (mut stream, _) = listener.accept().await.unwrap();
@@ -94,7 +94,7 @@ async fn a_request_succeeds_although_its_server_closed_an_idle_connection() {
     let (listener, upstream) = listen().await;
     for _ in 0..3 {
         drop(answer_first(&listener, &upstream).await);
-        // The pause lets the runtime notice that the connection was closed.
+        // During the pause, the runtime notices that the server has closed the connection.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
@@ -109,7 +109,7 @@ async fn idle_connections_are_closed_after_a_while() {
     read_to(&mut stream, b"body").await;
     stream.write_all(REPLY).await.unwrap();
     assert_eq!(reply.await.unwrap(), "ok");
-    // The paused clock advances while all tasks wait.
+    // The runtime advances the paused clock while all tasks wait, so the connection expires.
     assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
 }
 

@@ -1,4 +1,4 @@
-//! The choice of the server for a request, and the handling of servers that go down.
+//! Tests of the choice of a server for each request, and of servers that go down.
 
 #![expect(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ use tokio::{
     sync::{Notify, Semaphore, mpsc, watch},
 };
 
-/// A timeout that is long enough on a busy machine.
+/// A timeout for operations that always succeed. It is long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn soon<T>(future: impl Future<Output = T>) -> T {
@@ -44,7 +44,7 @@ async fn serve(routes: Router) -> SocketAddr {
     address
 }
 
-/// Starts a server that signals each request's arrival, and holds the request until it is released.
+/// Starts a server that reports when a request arrives, and replies after it is notified.
 async fn held_upstream() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiver<()>) {
     let release = Arc::new(Notify::new());
     let (arrived, arrivals) = mpsc::unbounded_channel();
@@ -65,10 +65,10 @@ async fn refusing() -> SocketAddr {
 
 type ServersSender = watch::Sender<Arc<FollowedServers>>;
 
-/// A timeout that no test exceeds.
+/// A connect timeout that no test reaches.
 const LONG: Duration = Duration::from_secs(600);
 
-/// Returns the registrations of these servers, each a name and an address.
+/// Returns a list of registered servers. Each is given by the name of its registration and its address.
 fn known(servers: &[(&str, SocketAddr)]) -> Arc<FollowedServers> {
     let server = |(name, address): &(&str, SocketAddr)| FollowedServer {
         name: (*name).to_owned(),
@@ -96,7 +96,7 @@ fn followed(servers: &[(&str, SocketAddr)], choice: Choice) -> (Upstream, Server
     (upstream(Servers::Followed(receiver), choice, LONG), sender)
 }
 
-/// Posts a body. Returns the reply's status and body; on an error, 502 and the error.
+/// Posts a body. Returns the status and body of the reply, or 502 and the message if there is an error.
 async fn post(upstream: &Upstream, body: impl Into<Body>) -> (u16, String) {
     let request = Request::post("/v1/apps").body(body.into()).unwrap();
     let response = match soon(upstream.send(request)).await {
@@ -140,7 +140,7 @@ async fn requests_are_sent_only_to_the_master() {
         servers.stale_reason = Some("the session is away".to_owned());
         Arc::new(servers)
     };
-    // (known servers, expected status and reply)
+    // (registered servers, expected status and body of the reply)
     for (now, expected) in [
         (known(&[("n1", a), ("n2", b)]), (200, "a x")),
         (known(&[("n2", b)]), (200, "b x")),
@@ -148,7 +148,7 @@ async fn requests_are_sent_only_to_the_master() {
         (known(&[("n4", c)]), (200, "c x")),
         (known(&[]), (502, "the upstream has no master")),
         (known(&[("n5", a)]), (200, "a x")),
-        // If discovery fails, the last known servers are used.
+        // The discovery of servers has failed, so the last known servers are used.
         (lost(&[("n5", a)]), (200, "a x")),
     ] {
         sender.send_replace(now.clone());
@@ -179,7 +179,7 @@ async fn a_new_master_gets_new_requests_while_the_old_one_finishes_its_requests(
 
 #[tokio::test]
 async fn a_request_that_was_sent_is_not_retried() {
-    // The server crashes while it is handling a request.
+    // The old server crashes while it is handling requests.
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let old = listener.local_addr().unwrap();
     let (upstream, sender) = {
@@ -233,9 +233,9 @@ async fn a_request_that_was_not_sent_is_sent_to_the_next_master() {
         async move { post(&upstream, "body").await }
     });
     refused(&upstream).await;
-    // Only the master gets requests, so changes of other servers do not end the wait.
+    // The master has not changed, so the request continues to wait.
     sender.send_replace(known(&[("n1", dead), ("n3", new)]));
-    // The list is briefly without a master.
+    // For a moment, no master is registered.
     sender.send_replace(known(&[]));
     sender.send_replace(known(&[("n3", new)]));
     assert_eq!(soon(waiting).await.unwrap(), (200, "new body".to_owned()));
@@ -270,7 +270,7 @@ async fn a_request_waits_for_a_master_only_until_the_connect_timeout() {
     assert_eq!(post(&upstream, "x").await, expected);
     sender.send_replace(Arc::default());
     assert_eq!(post(&upstream, "x").await.1, "the upstream has no master");
-    // This is the last update, because the sender is dropped next.
+    // No update can follow this one, because the sender is dropped.
     sender.send_replace(known(&[("n1", refusing().await)]));
     drop(sender);
     assert_eq!(post(&upstream, "x").await, expected);
@@ -296,7 +296,7 @@ async fn requests_wait_until_the_servers_are_known() {
     }
 }
 
-/// Starts a server that sends its name when a request arrives, and replies when it is released.
+/// Starts a server that sends its name to `arrived` when a request arrives, and replies after it gets a permit.
 async fn counting(
     name: &'static str,
     arrived: mpsc::UnboundedSender<&'static str>,
@@ -334,9 +334,9 @@ async fn the_least_loaded_server_gets_the_next_request() {
             _ => counts[1] += 1,
         }
     }
-    // The third server refuses connections. It gets no request, although it has none in flight.
+    // Server `n0` gets no requests, although it has none in flight, because it refuses connections.
     assert_eq!(counts, [3, 3]);
-    // A finished request no longer counts.
+    // Two requests to `a` end, so `a` has the fewest requests in flight.
     release_a.add_permits(2);
     let mut done = 0;
     while done < 2 {
@@ -349,7 +349,7 @@ async fn the_least_loaded_server_gets_the_next_request() {
         waiting.push(start());
         assert_eq!(soon(arrivals.recv()).await.unwrap(), "a");
     }
-    // A new server has no request in flight, and a server that remains registered keeps its count.
+    // The new server `c` has no request in flight, and `b` keeps its count. So `c` gets the next three requests.
     sender.send_replace(known(&[("n2", b), ("n3", c)]));
     for _ in 0..3 {
         waiting.push(start());

@@ -10,21 +10,22 @@ use rustls_pki_types::UnixTime;
 use super::short_key::ShortKey;
 use crate::causes::without_link;
 
-/// Advice for one kind of client, appended to messages about its failed TLS connections. Empty strings are omitted.
+/// Advice that is appended to messages about failed TLS connections. It differs for each kind of client. Empty texts
+/// are omitted.
 #[derive(Clone, Debug, Default)]
 pub struct TlsAdvice<'a> {
     /// Advice on how to trust the CA of the server's certificate.
     pub trust: Cow<'a, str>,
-    /// Advice on how to use another server name.
+    /// Advice on how to expect another name in the server's certificate.
     pub name: &'a str,
-    /// Advice on how to configure a client certificate.
+    /// Advice on how to configure a certificate for the client.
     pub identity: &'a str,
     /// Advice on how to connect without TLS.
     pub plain: &'a str,
 }
 
 impl TlsAdvice<'_> {
-    /// Explains why a connection to this host failed, and what to do about it.
+    /// Explains why a TLS connection to this host failed, and what to do about it.
     pub fn explain(&self, error: &Error, host: &str) -> String {
         match error {
             Error::InvalidCertificate(error) => self.explain_certificate(error, host),
@@ -85,8 +86,8 @@ impl TlsAdvice<'_> {
                 "make a new CA and certificate, for instance with `admittance certs`",
             ),
             E::Other(other) => match other.0.downcast_ref::<webpki::Error>() {
-                // `openssl x509 -req` without an extension file makes certificates of version 1, which have no
-                // subjectAltName.
+                // A certificate of version 1 has no subjectAltName. `openssl x509 -req` makes such certificates if it
+                // gets no file with extensions.
                 Some(webpki::Error::UnsupportedCertVersion) => return no_alternative_name(host),
                 Some(webpki::Error::CaUsedAsEndEntity) => (
                     "its certificate is a CA certificate (basicConstraints CA:TRUE)".to_owned(),
@@ -108,7 +109,7 @@ fn with_advice(problem: &str, advice: &str) -> String {
 }
 
 fn no_alternative_name(host: &str) -> String {
-    // An IPv6 address in a URL has brackets.
+    // In a URL, an IPv6 address is in brackets.
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let name = match bare.unwrap_or(host).parse::<IpAddr>() {
         Ok(address) => format!("IP:{address}"),
@@ -120,7 +121,7 @@ fn no_alternative_name(host: &str) -> String {
     )
 }
 
-/// Returns the name inside the verifier's notation `DnsName("a.b")` or `IpAddress(10.0.0.5)`.
+/// Returns the name in the notation of the certificate verifier, which is `DnsName("a.b")` or `IpAddress(10.0.0.5)`.
 fn bare(name: &str) -> &str {
     [("DnsName(\"", "\")"), ("IpAddress(", ")")]
         .into_iter()

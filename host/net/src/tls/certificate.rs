@@ -5,7 +5,7 @@ use x509_parser::{
     certificate::X509Certificate, error::X509Error, extensions::GeneralName, parse_x509_certificate,
 };
 
-/// The time before expiry at which warnings about a certificate begin.
+/// The time before the expiry of a certificate at which warnings about it begin.
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Validity {
         }
     }
 
-    /// Returns the end of the validity in seconds since 1970, as Prometheus expects it.
+    /// Returns the end of the certificate's validity in seconds since 1970, as Prometheus expects times.
     pub(super) fn not_after_seconds(&self) -> f64 {
         self.not_after
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -49,19 +49,19 @@ impl Validity {
 }
 
 fn end(certificate: &X509Certificate<'_>) -> SystemTime {
-    // A date before 1970 becomes 1970, which is expired too.
+    // A date before 1970 is replaced by 1970. The certificate has expired with either date.
     let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or_default();
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// Returns the time at which a certificate expires; `None` if the certificate cannot be parsed.
+/// Returns the time at which a certificate expires, or `None` if the certificate cannot be parsed.
 pub fn not_after(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let (_, parsed) = parse_x509_certificate(certificate).ok()?;
     Some(end(&parsed))
 }
 
-/// Returns a subject's common names, and its alternative DNS names and URIs; the list is empty if the certificate
-/// cannot be parsed.
+/// Returns the common names, and the alternative DNS names and URIs, of a certificate's subject. The list is empty if
+/// the certificate cannot be parsed.
 pub fn subject_names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok((_, parsed)) = parse_x509_certificate(certificate) else {
         return Vec::new();
@@ -70,7 +70,8 @@ pub fn subject_names(certificate: &CertificateDer<'_>) -> Vec<String> {
         .subject()
         .iter_common_name()
         .filter_map(|name| name.as_str().ok());
-    // A certificate with a repeated subjectAltName extension is invalid, and counts as having no alternative names.
+    // A certificate that repeats the extension subjectAltName is invalid. It is treated like one without alternative
+    // names.
     let extension = parsed.subject_alternative_name().ok().flatten();
     let subject_names = extension.iter().flat_map(|names| &names.value.general_names);
     let alternative = subject_names.filter_map(|name| match name {
@@ -94,7 +95,7 @@ mod tests {
             let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
             let validity = Validity::read(certificate.der()).unwrap();
             assert_eq!(validity.has_names, has_names);
-            // The number is the output of `date -d 2030-01-01T00:00:00Z +%s`.
+            // The expected number comes from `date -d 2030-01-01T00:00:00Z +%s`.
             assert_eq!(validity.not_after_seconds(), 1_893_456_000.0);
         }
         assert!(Validity::read(&CertificateDer::from(vec![1, 2, 3])).is_err());

@@ -14,26 +14,28 @@ use super::{
     short_rsa,
 };
 
-/// The CAs that a client trusts.
+/// The CAs whose certificates a client accepts.
 #[derive(Clone, Copy, Debug)]
 pub enum Trust<'a> {
-    /// The CAs of the operating system. There must be at least one.
+    /// The client trusts the CAs of the operating system. There must be at least one.
     System,
-    /// The CAs of the operating system, if it has any, and the certificates in the PEM file, if one is named.
+    /// The client trusts the CAs of the operating system, if there are any, and the certificates in the PEM file, if
+    /// one is named.
     SystemAnd(Option<&'a Path>),
-    /// The certificates in a PEM file.
+    /// The client trusts the certificates in this PEM file.
     File(&'a Path),
-    /// These certificates alone.
+    /// The client trusts only these certificates.
     Only(&'a [CertificateDer<'static>]),
 }
 
 impl<'a> Trust<'a> {
-    /// Trusts the certificates in the file, or the CAs of the operating system if there is no file.
+    /// Returns a choice of trusted CAs: the certificates in the file, or without a file, the CAs of the operating
+    /// system.
     pub fn file_or_system(file: Option<&'a Path>) -> Self {
         file.map_or(Self::System, Self::File)
     }
 
-    /// Loads the CAs. Those of the operating system are read only once per process.
+    /// Loads the trusted CAs. The CAs of the operating system are read only once per process.
     pub fn roots(self) -> Result<Arc<RootCertStore>, TlsError> {
         match self {
             Self::System => system_roots(),
@@ -65,7 +67,7 @@ fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
     }
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // System certificates that rustls does not accept are left out.
+    // A CA of the operating system that rustls cannot parse is left out.
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
         let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
@@ -95,9 +97,8 @@ fn add(roots: &mut RootCertStore, certificates: &[CertificateDer<'static>]) -> R
     Ok(())
 }
 
-/// Returns a client configuration that trusts only these CAs, and accepts even RSA keys of CAs and servers that are
-/// shorter than [`SHORTEST_RSA_KEY`](super::SHORTEST_RSA_KEY), down to 1024 bits. Use it only until the keys are
-/// replaced.
+/// Returns a client configuration that trusts only these CAs, and also accepts RSA keys of CAs and servers between 1024
+/// and [`SHORTEST_RSA_KEY`](super::SHORTEST_RSA_KEY) bits. Use it only until the keys are replaced.
 pub fn client_of_short_keys(authorities: &[CertificateDer<'static>]) -> Result<ClientConfig, TlsError> {
     let provider = short_rsa::provider();
     let builder = ClientConfig::builder_with_provider(provider)
@@ -107,7 +108,8 @@ pub fn client_of_short_keys(authorities: &[CertificateDer<'static>]) -> Result<C
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Returns a client configuration that trusts these CAs, and presents this certificate if a server requests one.
+/// Returns a client configuration that trusts these CAs. If a server requests a certificate, the client presents
+/// `identity`.
 pub fn client(trust: Trust<'_>, identity: Option<&Identity>) -> Result<ClientConfig, TlsError> {
     load(trust, identity).map(|material| Arc::unwrap_or_clone(material.config))
 }
@@ -117,7 +119,7 @@ fn load(trust: Trust<'_>, identity: Option<&Identity>) -> Result<Material<Client
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Provider)?;
-    // rustls' verifier cannot be built without roots, so without roots every certificate is refused.
+    // Without roots, rustls' verifier cannot be built. Then every certificate is refused.
     let builder = match WebPkiServerVerifier::builder_with_provider(roots.clone(), provider()).build() {
         Ok(verifier) => builder
             .dangerous()
@@ -133,20 +135,22 @@ fn load(trust: Trust<'_>, identity: Option<&Identity>) -> Result<Material<Client
     })
 }
 
-/// The CAs that a client trusts, its certificate, and the server name that it requires. Clones share the certificates.
+/// The TLS settings of a client: the CAs that it trusts, its certificate, and the name that it expects in servers'
+/// certificates. Clones share the certificates.
 #[derive(Clone, Debug)]
 pub struct ClientTls {
     material: ReloadableTls<ClientConfig>,
     server_name: Option<ServerName<'static>>,
 }
 
-/// The error for a text that is not a valid server name.
+/// The error if this text is not a valid name of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a host name that a certificate can hold")]
 pub struct InvalidServerName(pub String);
 
 impl ClientTls {
-    /// Returns a client that trusts the CAs in the file `ca`, or else the system's, and presents this certificate.
+    /// Returns settings for a client that trusts the CAs in the file `ca`, or without a file, the CAs of the operating
+    /// system. If a server requests a certificate, the client presents `identity`.
     pub fn of_files(ca: Option<PathBuf>, identity: Option<Identity>) -> Result<Self, TlsError> {
         let own_files = identity
             .iter()
@@ -161,7 +165,7 @@ impl ClientTls {
         })
     }
 
-    /// Requires this name in servers' certificates instead of the host of the URL.
+    /// Makes the client expect this name in servers' certificates, instead of the host of the URL.
     pub fn with_server_name(self, name: &str) -> Result<Self, InvalidServerName> {
         let name = DnsName::try_from(name).map_err(|_| InvalidServerName(name.to_owned()))?;
         Ok(Self {
@@ -170,18 +174,18 @@ impl ClientTls {
         })
     }
 
-    /// Returns the configuration for a new connection.
+    /// Returns the TLS configuration to use for a new connection.
     pub fn current(&self) -> Arc<ClientConfig> {
         self.material.current()
     }
 
-    /// Returns the name that the certificate of the server at this URL must contain.
+    /// Returns the name that the client expects in the certificate of the server at this URL.
     pub fn server_name(&self, server: &Uri) -> Result<ServerName<'static>, InvalidServerName> {
         if let Some(name) = &self.server_name {
             return Ok(name.clone());
         }
         let host = server.host().unwrap_or_default();
-        // An IPv6 address in a URL has brackets.
+        // In a URL, an IPv6 address is in brackets.
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         ServerName::try_from(bare.unwrap_or(host).to_owned()).map_err(|_| InvalidServerName(host.to_owned()))
     }
@@ -203,7 +207,7 @@ impl ClientTls {
 }
 
 impl From<ClientConfig> for ClientTls {
-    /// Creates a client with a configuration that never changes.
+    /// Creates the TLS settings of a client from a configuration that never changes.
     fn from(config: ClientConfig) -> Self {
         Self {
             material: config.into(),

@@ -8,7 +8,7 @@ use rustls_pki_types::{
 
 use super::TlsError;
 
-/// The largest PEM file, in bytes. A bundle with all CAs of an operating system is much smaller.
+/// The largest PEM file that is read, in bytes. A bundle with all CAs of an operating system is much smaller.
 const LARGEST: u64 = 16 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,12 +21,12 @@ pub enum PemError {
     Missing(&'static str),
 }
 
-/// Reads the certificates in a PEM file, which must have at least one.
+/// Reads the certificates in a PEM file. It is an error if there are none.
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     read(path, certificates_in)
 }
 
-/// Reads the certificates in a PEM text, which must have at least one.
+/// Reads the certificates in text in the PEM format. It is an error if there are none.
 pub fn certificates_in(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
     let found: Vec<_> = CertificateDer::pem_slice_iter(text)
         .collect::<Result<_, _>>()
@@ -43,7 +43,7 @@ pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     read(path, private_key_in)
 }
 
-/// Reads the first private key in a PEM text.
+/// Reads the first private key in text in the PEM format.
 pub fn private_key_in(text: &[u8]) -> Result<PrivateKeyDer<'static>, PemError> {
     PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
         pem::Error::NoItemsFound => PemError::Missing("PRIVATE KEY"),

@@ -19,23 +19,23 @@ use crate::telemetry;
 /// The interval between warnings that a certificate expires soon.
 const REMINDER: Duration = Duration::from_secs(24 * 3600);
 
-/// TLS material that is loaded again when its files change. Clones share it. If the new files are invalid, the last
-/// valid material stays in use.
+/// A TLS configuration that is loaded again when its files change. Clones share it. If the new files are invalid, the
+/// last valid configuration is used.
 #[derive(derive_more::Debug)]
 #[debug("ReloadableTls {{ usage: {usage:?}, .. }}")]
 pub struct ReloadableTls<C> {
     material: FileValue<Material<C>>,
-    /// `None` for a configuration that never changes, because it does not come from files.
+    /// The use of the configuration; `None` if it never changes, because it does not come from files.
     usage: Option<Usage>,
 }
 
 pub(super) struct Material<C> {
     pub(super) config: Arc<C>,
-    /// The validity of this program's own certificate.
+    /// The period in which this program's own certificate is valid; `None` without one.
     validity: Option<Validity>,
-    /// Verifies client certificates, if they are requested.
+    /// The verifier of client certificates, if clients may or must present them.
     pub(super) clients: Option<Arc<dyn ClientCertVerifier>>,
-    /// The file of the private key, if every user of the machine may read it.
+    /// The file with the private key, if every user of the machine may read the file.
     exposed_key: Option<PathBuf>,
 }
 
@@ -46,18 +46,19 @@ pub(super) enum Usage {
     Admin,
 }
 
-/// The state of one of this program's own certificates.
+/// The state of a certificate that this program presents to clients or servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateStatus {
-    /// The section of the configuration that names the certificate: `listen`, `admin` or `upstream`.
+    /// The section of the program's configuration that names the certificate: `listen`, `admin` or `upstream`.
     pub certificate: &'static str,
     pub not_after: Option<SystemTime>,
-    /// The reason why the files' current content is not used.
+    /// The reason why the current content of the certificate's files is not used.
     pub problem: Option<String>,
 }
 
 impl Usage {
-    /// Returns the name in metrics, log and status. It is the section of the configuration that names the files.
+    /// Returns the name of a certificate in metrics, log and status: the section of the program's configuration that
+    /// names its files.
     fn as_str(self) -> &'static str {
         match self {
             Self::Listen => "listen",
@@ -79,7 +80,7 @@ impl<C> From<C> for Material<C> {
 }
 
 impl<C> Material<C> {
-    /// Creates the material of an identity in files. `chain` has already been read from its file.
+    /// Creates a TLS configuration with a certificate from files. `chain` has been read from the certificate's file.
     pub(super) fn of_identity(
         identity: &Identity,
         chain: &[CertificateDer<'_>],
@@ -100,7 +101,8 @@ impl<C> Material<C> {
         })
     }
 
-    /// Creates the material of a certificate that is not in a file. Messages name `path` as its source.
+    /// Creates a TLS configuration with the certificate `chain`, which does not come from a file. Messages name `path`
+    /// as its source.
     pub(super) fn of_chain(
         path: &Path,
         chain: &[CertificateDer<'_>],
@@ -124,7 +126,7 @@ impl<C> Clone for ReloadableTls<C> {
 }
 
 impl<C> From<C> for ReloadableTls<C> {
-    /// Creates material with a configuration that never changes.
+    /// Creates a TLS configuration that never changes.
     fn from(config: C) -> Self {
         Self {
             material: FileValue::fixed(config.into()),
@@ -149,12 +151,12 @@ impl<C: Send + Sync + 'static> ReloadableTls<C> {
         self.material.subscribe()
     }
 
-    /// Returns the configuration for a new connection.
+    /// Returns the TLS configuration to use for a new connection.
     pub fn current(&self) -> Arc<C> {
         self.material.current().config.clone()
     }
 
-    /// Returns a warning if every user of this machine may read the private key.
+    /// Returns a warning if every user of this machine may read the private key; `None` otherwise.
     pub fn warning(&self) -> Option<String> {
         let material = self.material.current();
         let path = material.exposed_key.as_ref()?.display();
@@ -163,7 +165,7 @@ impl<C: Send + Sync + 'static> ReloadableTls<C> {
         ))
     }
 
-    /// Returns the certificate's state; `None` if the configuration never changes.
+    /// Returns the state of the program's certificate, or `None` if the configuration never changes.
     pub fn status(&self) -> Option<CertificateStatus> {
         let validity = self.material.current().validity;
         Some(CertificateStatus {
@@ -173,7 +175,8 @@ impl<C: Send + Sync + 'static> ReloadableTls<C> {
         })
     }
 
-    /// Until this future is dropped, reloads the files whenever they change, and warns before the certificate expires.
+    /// Reloads the configuration whenever its files change, and warns before the certificate expires. Runs until it is
+    /// dropped.
     pub async fn keep_fresh(&self) {
         let Some(usage) = self.usage else {
             return std::future::pending().await;
@@ -199,7 +202,7 @@ impl<C: Send + Sync + 'static> ReloadableTls<C> {
         }
     }
 
-    /// Reloads material that does not come from files.
+    /// Reloads a configuration that does not come from files.
     pub async fn reload(&self) {
         if let Some(usage) = self.usage {
             let report = |loaded: Result<&_, &str>| self.report_reload(usage, loaded.map(drop));

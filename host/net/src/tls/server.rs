@@ -12,22 +12,22 @@ use super::{
     reload::{Material, ReloadableTls, Usage},
 };
 
-/// The certificate of a port, and the CAs of the client certificates that the port accepts.
+/// The TLS settings of a port: its certificate, and the CAs of the client certificates that it accepts.
 pub type ServerTls = ReloadableTls<ServerConfig>;
 
 impl ServerTls {
-    /// Loads the TLS configuration of the client port. With `client_ca`, client certificates of these CAs are required.
+    /// Loads the TLS settings of the client port. With `client_ca`, clients must present a certificate of these CAs.
     pub fn of_files(identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
         Self::of_port(Usage::Listen, identity, client_ca)
     }
 
-    /// Loads the TLS configuration of the admin port. With `client_ca`, client certificates of these CAs are optional.
+    /// Loads the TLS settings of the admin port. With `client_ca`, clients may present a certificate of these CAs.
     pub fn of_admin_files(identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
         Self::of_port(Usage::Admin, identity, client_ca)
     }
 
-    /// Creates the TLS configuration of the client port from a certificate that is not in a file. Call
-    /// [`reload`](ReloadableTls::reload) after replacing the certificate.
+    /// Creates the TLS settings of the client port with a certificate that does not come from files. After the
+    /// certificate is replaced, call [`reload`](ReloadableTls::reload).
     pub fn of_shared(identity: SharedIdentity) -> Result<Self, TlsError> {
         Self::load(Usage::Listen, Vec::new(), move || {
             let (chain, key) = identity.load()?;
@@ -50,7 +50,7 @@ impl ServerTls {
         Self::load(usage, files, move || load(usage, &identity, client_ca.as_deref()))
     }
 
-    /// Returns the TLS state for a new connection.
+    /// Returns the TLS state for a connection that was accepted.
     pub fn connection(&self) -> TlsConnection {
         let mut current = self.subscribe();
         let config = current.borrow_and_update().config.clone();
@@ -62,8 +62,8 @@ impl ServerTls {
     }
 }
 
-/// Loads a configuration that shares no TLS sessions with the previous one, so that clients must present their
-/// certificates again after a reload.
+/// Loads a configuration without the TLS sessions of the previous one. So after a reload, clients must present their
+/// certificates again.
 fn load(
     usage: Usage,
     identity: &Identity,
@@ -112,7 +112,7 @@ fn with_protocols(mut config: ServerConfig) -> ServerConfig {
 pub struct TlsConnection {
     current: watch::Receiver<Arc<Material<ServerConfig>>>,
     config: Arc<ServerConfig>,
-    /// The client's certificate with its chain; empty if the client has none.
+    /// The certificate of the client with its chain; empty if the client has presented none.
     client: Vec<CertificateDer<'static>>,
 }
 
@@ -121,7 +121,7 @@ impl TlsConnection {
         self.config.clone()
     }
 
-    /// Records the client's certificates, which the handshake has verified.
+    /// Records the certificates of the client, which the TLS handshake has verified.
     pub fn record_client(&mut self, client: &[CertificateDer<'_>]) {
         self.client = client.iter().map(|one| one.clone().into_owned()).collect();
     }
@@ -130,7 +130,7 @@ impl TlsConnection {
         self.client.first()
     }
 
-    /// Waits until a reloaded configuration no longer accepts the client's certificate.
+    /// Waits until a configuration is loaded that does not accept the certificate of the client.
     pub async fn revoked(&mut self) {
         while self.current.changed().await.is_ok() {
             if !self.current.borrow_and_update().accepts(&self.client) {
@@ -144,7 +144,7 @@ impl TlsConnection {
 impl Material<ServerConfig> {
     fn accepts(&self, client: &[CertificateDer<'_>]) -> bool {
         let (Some(clients), Some((certificate, chain))) = (&self.clients, client.split_first()) else {
-            // Without a client certificate, or without CAs to verify it, nothing can be revoked.
+            // Without a client certificate, or without CAs for client certificates, nothing can be revoked.
             return true;
         };
         clients

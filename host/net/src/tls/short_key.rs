@@ -1,6 +1,6 @@
 //! Explains errors about RSA keys that are too short for TLS, such as the 1024-bit keys of CAs that follow the BCS
-//! documentation. The TLS library reports their signatures like any other invalid signature. The verifier in this
-//! module finds the short key, so that the message can name its size.
+//! documentation. The TLS library only reports that a signature is invalid. The verifier in this module finds the short
+//! key, so that the message can name its size.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) enum ShortKey {
     Server(usize),
 }
 
-/// Verifies certificates like the TLS library, but its errors name an RSA key that is too short.
+/// Verifies certificates like the TLS library. If an RSA key is too short, the error says so.
 #[derive(Debug)]
 pub(super) struct KeySizeVerifier {
     inner: Arc<WebPkiServerVerifier>,
@@ -45,11 +45,12 @@ impl KeySizeVerifier {
         Self { inner, roots }
     }
 
-    /// Returns the size in bits of the CA key that signed one of these certificates, if that key is too short.
+    /// Returns the size in bits of the CA key that signed one of these certificates, if the key is too short; `None`
+    /// otherwise.
     fn short_authority(&self, chain: &[&CertificateDer<'_>]) -> Option<usize> {
         let (_, last) = parse_x509_certificate(chain.last()?).ok()?;
         let issuer = last.issuer().as_raw();
-        // rustls stores the name of a root without its DER tag and length.
+        // rustls stores the subject of a root without the DER tag and length, so the end of the issuer is compared.
         let all = self.roots.roots.iter();
         let roots = all.filter(|root| issuer.ends_with(&root.subject));
         let from_roots = roots.filter_map(|root| {
@@ -67,7 +68,7 @@ impl KeySizeVerifier {
     }
 }
 
-/// Returns the size of a certificate's RSA key in bits; `None` for other types of keys.
+/// Returns the size of a certificate's RSA key in bits, or `None` if the key has another type.
 pub fn rsa_bits(certificate: &CertificateDer<'_>) -> Option<usize> {
     let (_, parsed) = parse_x509_certificate(certificate).ok()?;
     key_bits(parsed.public_key())
@@ -80,7 +81,7 @@ fn key_bits(key: &SubjectPublicKeyInfo<'_>) -> Option<usize> {
     }
 }
 
-/// Replaces an error about an invalid signature if the signing key is too short.
+/// Replaces an error about an invalid signature if the key that made the signature is too short.
 fn explained(error: Error, short_key: impl FnOnce() -> Option<ShortKey>) -> Error {
     let short_key = match error {
         Error::InvalidCertificate(CertificateError::BadSignature) => short_key(),

@@ -1,7 +1,7 @@
-//! Accepts signatures by RSA keys of at least 1024 bits, which an operator may allow until the keys are replaced.
+//! Accepts signatures by RSA keys of 1024 bits and more. An operator may allow this until the keys are replaced.
 //!
-//! `ring` verifies signatures by such keys only for PKCS #1 with SHA-256, which CAs use. TLS 1.3 requires PSS, so TLS
-//! 1.2 is used.
+//! For keys of less than 2048 bits, `ring` verifies only signatures of PKCS #1 with SHA-256, which CAs use. TLS 1.3
+//! requires other signatures (PSS), so TLS 1.2 is used.
 
 use std::sync::{Arc, LazyLock};
 
@@ -39,7 +39,7 @@ impl SignatureVerificationAlgorithm for ShortRsa {
 
 static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
     let usual = super::provider().signature_verification_algorithms;
-    // If several algorithms suit a key and a signature, rustls uses the first one.
+    // `ShortRsa` comes first, because rustls uses the first of several algorithms that fit.
     let all: Vec<Algorithm> = std::iter::once(&ShortRsa as Algorithm)
         .chain(usual.all.iter().copied())
         .collect();
@@ -56,7 +56,7 @@ static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
     let mapping: Vec<_> = std::iter::once((SignatureScheme::RSA_PKCS1_SHA256, short))
         .chain(others)
         .collect();
-    // rustls requires static values. They are leaked once.
+    // rustls requires values that live forever, so they are leaked. This happens only once.
     WebPkiSupportedAlgorithms {
         all: all.leak(),
         mapping: mapping.leak(),

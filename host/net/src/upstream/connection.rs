@@ -21,16 +21,16 @@ use crate::{
     tls::ClientTls,
 };
 
-/// The time without bytes after which TCP sends keepalive probes.
+/// The time without received bytes after which TCP sends keepalive probes to a server.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// Connects to the server at a URL, with TLS if the scheme requires it.
+/// A function that connects to the server at a URL, with TLS if the scheme of the URL requires it.
 pub type Connector = BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<Wire>>, BoxError>;
 
-/// Connects to the server at a URL without TLS, by TCP or through a tunnel.
+/// A function that connects to the server at a URL without TLS: by TCP, or through a tunnel.
 pub type Dial = BoxCloneSyncService<Uri, Wire, BoxError>;
 
-/// A connection of any type.
+/// A connection to a server: a TCP connection or a connection of any other type.
 #[derive(derive_more::Debug)]
 #[debug("Wire")]
 pub struct Wire {
@@ -54,7 +54,7 @@ impl Wire {
         }
     }
 
-    /// Marks this as a connection to a proxy, so that its requests contain whole URLs.
+    /// Marks the connection as one to a proxy, so that requests on it contain whole URLs.
     pub(crate) fn with_proxy(self) -> Self {
         Self {
             is_to_proxy: true,
@@ -114,23 +114,23 @@ pub(super) fn tcp() -> Dial {
     BoxCloneSyncService::new(dial)
 }
 
-/// Makes TCP connections, over which TLS may be used.
+/// Returns a connector for TCP. A layer above it may add TLS.
 pub fn tcp_connector() -> HttpConnector {
     tcp_connector_with(GaiResolver::new())
 }
 
-/// Returns a TCP connector that resolves host names with `resolver`.
+/// Returns a connector for TCP that resolves host names with `resolver`.
 pub fn tcp_connector_with<R>(resolver: R) -> HttpConnector<R> {
     let mut tcp = HttpConnector::new_with_resolver(resolver);
-    // The TCP layer accepts any scheme, because the TLS layer checks the scheme.
+    // The connector for TCP accepts any scheme, because the layer for TLS checks it.
     tcp.enforce_http(false);
-    // A request is one small write and one read, for which Nagle's algorithm would only add latency.
+    // Nagle's algorithm is turned off, because it would only delay a request, which is one small write and one read.
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp
 }
 
-/// Returns a connector over TCP. `connect_timeout` limits DNS, connection and TLS handshake together.
+/// Returns a connector for TCP and TLS. `connect_timeout` limits the time for DNS, TCP and the TLS handshake together.
 pub fn connector(tls: ClientTls, connect_timeout: Duration) -> Connector {
     over(tcp(), tls, connect_timeout)
 }
@@ -140,7 +140,8 @@ pub(crate) fn over(dial: Dial, tls: ClientTls, connect_timeout: Duration) -> Con
         let tls = tls.clone();
         Arc::new(move |server: &Uri| tls.server_name(server))
     };
-    // Each connection uses the current configuration. TLS sessions are resumed until the configuration changes.
+    // Each connection uses the TLS configuration of the moment. TLS sessions are resumed until the configuration
+    // changes.
     let connector = service_fn(move |server: Uri| {
         HttpsConnector::new(dial.clone(), tls.current(), false, names.clone())
             .map_response(limited)

@@ -21,21 +21,21 @@ const HOP_BY_HOP: [HeaderName; 6] = [
     UPGRADE,
 ];
 
-/// Returns whether the request asks to switch protocols.
+/// Returns whether the request wants to switch to another protocol.
 pub fn is_upgrade<B>(request: &Request<B>) -> bool {
     request.version() == Version::HTTP_11
         && request.headers().contains_key(UPGRADE)
         && tokens(request.headers(), &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"))
 }
 
-/// Prepares a client's request for the upstream. Extends `X-Forwarded-For`, and sets `X-Forwarded-Proto` and
-/// `X-Forwarded-Host` to the scheme and host of the request.
+/// Prepares the head of a client's request for the upstream. Extends `X-Forwarded-For`, and sets `X-Forwarded-Proto`
+/// and `X-Forwarded-Host` to the scheme and host of the request.
 pub(super) fn prepare_request(head: &mut Parts, upgrades: bool) {
     let wants_trailers = tokens(&head.headers, &TE).any(|token| token.eq_ignore_ascii_case("trailers"));
     let upgrade = head.headers.get(UPGRADE).cloned().filter(|_| upgrades);
     strip(&mut head.headers);
     let headers = &mut head.headers;
-    // hyper handles `Expect: 100-continue` itself when the body is read.
+    // `Expect` is not forwarded, because hyper answers `Expect: 100-continue` when the body is read.
     headers.remove(EXPECT);
     if wants_trailers && !upgrades {
         headers.insert(TE, HeaderValue::from_static("trailers"));
@@ -76,8 +76,8 @@ pub(super) fn prepare_response<B>(response: &mut Response<B>, switches: bool) {
 }
 
 fn strip(headers: &mut HeaderMap) {
-    // Content-Length must be ignored in a chunked message (RFC 9112, section 6.3). The next hop gets no
-    // Transfer-Encoding, so it would use Content-Length and read a different message.
+    // In a chunked message, Content-Length must be ignored (RFC 9112, section 6.3). The receiver gets no
+    // Transfer-Encoding, so with Content-Length it would read a different message.
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }

@@ -15,17 +15,17 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::{Downtime, HealthCheck, Pool, Server, ServerSet};
 use crate::{body::ReplayBody, causes};
 
-/// The time for which a server counts as down after a failed connection.
+/// The time for which a server counts as down after a connection to it failed.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Whether a server is up, according to its last connection and its last health check.
+/// The health of a server, according to the last connection to it and its last health check.
 #[derive(Debug, Default)]
 pub(super) struct Health {
-    /// Whether `paused_until` is set. While this is false, requests need not lock `paused_until`.
+    /// Whether `paused_until` has a value. If this is false, requests need not lock `paused_until`.
     is_paused: AtomicBool,
     paused_until: Mutex<Option<Instant>>,
     failed_check: AtomicBool,
-    /// The last downtime, which may have ended.
+    /// The latest downtime of the server, which may have ended.
     last_downtime: Mutex<Option<Downtime>>,
 }
 
@@ -44,8 +44,8 @@ impl Health {
         last.filter(|_| !self.is_up())
     }
 
-    /// Records the reason why the server is down. If the server was down already, the beginning of the downtime does
-    /// not change.
+    /// Records that the server is down, with the reason. If the server was down before, keeps the time at which the
+    /// downtime began.
     #[allow(clippy::disallowed_methods, reason = "this crate knows no `Moment`")]
     fn record_down(&self, reason: String) {
         let is_new = self.is_up();
@@ -55,7 +55,7 @@ impl Health {
         *last = Some(Downtime { since, reason });
     }
 
-    /// Records a failed connection.
+    /// Records that a connection to the server failed.
     pub(super) fn record_refused(&self, reason: String) {
         self.record_down(reason);
         let mut paused = self.paused_until.lock();
@@ -63,7 +63,7 @@ impl Health {
         self.is_paused.store(true, Ordering::Release);
     }
 
-    /// Records that the server replied, which ends the pause after a failed connection.
+    /// Records that the server replied. This ends the pause that follows a failed connection.
     pub(super) fn record_connected(&self) {
         if self.is_paused.load(Ordering::Acquire) {
             let mut paused = self.paused_until.lock();

@@ -1,7 +1,7 @@
 //! The pool of connections to upstream servers.
 //!
-//! A connection has no task of its own: it is polled by the request that uses it, and then by the body of the reply. So
-//! bytes from the server wake the task of the request directly.
+//! A connection has no task of its own. It is polled by the task of the request that uses it, first for the head of the
+//! reply and then for the body. So bytes from the server wake the task of the request directly.
 
 use std::{
     collections::VecDeque,
@@ -33,35 +33,36 @@ use tower::{BoxError, ServiceExt};
 use super::{Connector, Server};
 use crate::{body::ReplayBody, workers};
 
-/// The time after which an idle connection is closed. Upstreams usually close idle connections after a minute or more.
-/// Closing earlier avoids sending a request on a connection that the upstream is closing.
+/// The time after which an idle connection is closed. Servers usually close idle connections after a minute or more. To
+/// close them earlier avoids that a request is sent just when the server closes its connection.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// The reason why a server gave no reply.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExchangeError {
-    /// No byte of the request was sent.
+    /// No connection to the server could be made, so no byte of the request was sent.
     #[error("no connection")]
     Connect(#[source] BoxError),
     #[error("the connection failed")]
     Broken(#[source] hyper::Error),
 }
 
-/// The connections of an upstream. Each worker has its own, so that locks are never contended.
+/// The pool of connections to the servers of an upstream. Each worker has its own part, so that no thread waits for a
+/// lock.
 pub(super) struct Pool {
     connector: Connector,
     idle_of_workers: Vec<Arc<IdleConnections>>,
     idle_of_others: Arc<IdleConnections>,
 }
 
-/// The connections that no request uses, the most recently used last.
+/// The connections that no request uses. The most recently used one is the last.
 #[derive(Default)]
 struct IdleConnections(Mutex<IdleList>);
 
 #[derive(Default)]
 struct IdleList {
     connections: VecDeque<IdleConnection>,
-    /// The task that closes connections after [`IDLE`]; `None` if no such task is running.
+    /// The task that closes connections that were idle for [`IDLE`]; `None` if it is not running.
     closing: Option<JoinHandle<()>>,
 }
 
@@ -73,23 +74,24 @@ struct IdleConnection {
 struct UpstreamConnection {
     server: Server,
     sender: SendRequest<ReplayBody>,
-    /// The future that sends requests and receives replies; `None` after the connection was closed.
+    /// The future that sends requests and receives replies on this connection; `None` after the connection was closed.
     driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
 }
 
-/// Owns the connection of a reply. On drop, the connection returns to the pool, or is closed if it cannot be reused.
+/// The right of a reply to use its connection. When it is dropped, the connection returns to the pool, or is closed if
+/// it cannot be used again.
 struct Lease {
     connection: Option<UpstreamConnection>,
     pool: Arc<IdleConnections>,
 }
 
-/// The body of a reply, which sends and receives the bytes of its connection.
+/// The body of a reply. To poll it also sends and receives the bytes of its connection.
 pub(super) struct ReplyBody {
     incoming: Incoming,
-    /// `None` after the end of the body, or if a task drives the connection. Declared after `incoming`, so that it is
-    /// dropped last: then the connection does not wait for the unread rest of the body.
+    /// The connection of the reply; `None` after the body has ended, or if a task drives the connection. This field is
+    /// dropped after `incoming`, so that the connection does not wait for the unread rest of the body.
     lease: Option<Lease>,
-    /// An error to report at the next poll, after the bytes that precede it have been sent.
+    /// An error of the body. It is returned by the next poll, so that the bytes before it can be sent first.
     failure: Option<hyper::Error>,
 }
 
@@ -102,8 +104,8 @@ impl Pool {
         }
     }
 
-    /// Sends a request whose URL has only a path and a query. If the server has closed an idle connection, the next
-    /// connection is tried.
+    /// Sends a request to a server. The URL of the request has only a path and a query. If the server has closed an
+    /// idle connection, another connection is tried.
     pub(super) async fn request(
         &self,
         server: &Server,
@@ -144,7 +146,7 @@ impl IdleConnections {
     }
 
     fn put(self: &Arc<Self>, connection: UpstreamConnection) {
-        // Without a runtime, there is no task that could close the connection.
+        // Without a runtime, the connection is dropped, because no task could close it later.
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
@@ -156,7 +158,8 @@ impl IdleConnections {
         }
     }
 
-    /// Closes the connections that were idle for [`IDLE`]. Returns the time at which the next one expires.
+    /// Closes the connections that were idle for [`IDLE`]. Returns the time at which the next connection has to be
+    /// closed.
     fn close_expired(&self) -> Option<Instant> {
         let now = Instant::now();
         let mut idle = self.0.lock();
@@ -180,17 +183,19 @@ async fn close_idle(idle: Weak<IdleConnections>, first: Instant) {
     }
 }
 
-/// Polls without a waker: responses and bodies arrive only when a task drives the connection, and that task polls for
-/// them afterwards. The poll must not use the cooperative budget, which could make it wait for a wake that never comes.
+/// Polls without a waker. None is needed, because only the driver of the connection produces responses and bodies, and
+/// its task polls for them afterwards. The poll is not limited by the cooperative budget, because it could then wait
+/// for a wake that never comes.
 fn poll_unwoken<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
     pin!(unconstrained(poll_fn(poll))).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 impl UpstreamConnection {
-    /// Sends and receives what is possible, until the connection closes. Errors go to the request or the reply's body.
+    /// Sends and receives what is possible now. Is ready when the connection has closed. An error is passed to the
+    /// request in flight or to the body of its reply.
     fn drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(driver) = &mut self.driver {
-            // The error matters only if a request is in flight, and that request gets it.
+            // A request in flight gets this error from hyper. Without one, the error does not matter.
             let _ = ready!(driver.as_mut().poll(cx));
             self.driver = None;
         }
@@ -223,7 +228,8 @@ impl Drop for Lease {
         let Some(mut connection) = self.connection.take() else {
             return;
         };
-        // Removes the waker of the task that used the connection. Otherwise, the next request would wake that task.
+        // This poll replaces the waker of the task that used the connection. Otherwise, the next use of the connection
+        // would wake that task.
         let is_open = poll_unwoken(|cx| connection.drive(cx)).is_pending();
         if is_open && connection.sender.is_ready() {
             self.pool.put(connection);
@@ -232,8 +238,8 @@ impl Drop for Lease {
 }
 
 impl ReplyBody {
-    /// Moves the connection to a task of its own, which sends the rest of the request even if nobody reads the reply,
-    /// or serves the tunnel after a switch of protocols.
+    /// Moves the connection to a task of its own. The task sends the rest of the request although nobody reads the
+    /// reply, or serves the tunnel after a switch of protocols.
     pub(super) fn detach(&mut self) {
         let Some(mut lease) = self.lease.take() else {
             return;
@@ -284,7 +290,8 @@ impl Body for ReplyBody {
             *lease = None;
         }
         if let Poll::Ready(Some(Err(failure))) = polled {
-            // hyper's server discards unsent data when a body fails, so the error waits for the next poll.
+            // When a body fails, hyper's server discards the data that it has not sent. So the error is returned only
+            // by the next poll.
             self.failure = Some(failure);
             cx.waker().wake_by_ref();
             return Poll::Pending;

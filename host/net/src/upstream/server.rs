@@ -5,17 +5,17 @@ use http::{
     uri::{Authority, PathAndQuery, Scheme},
 };
 
-/// The scheme, host and port of a server.
+/// An upstream server: its scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 #[display("{scheme}://{authority}")]
 pub struct Server {
     scheme: Scheme,
     authority: Authority,
-    /// The host and port, as the value of `Host`.
+    /// The host and port of the server, as the value of the header `Host`.
     host: HeaderValue,
 }
 
-/// The error for a text that is not a valid URL of a server.
+/// The text is not a valid URL of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a valid server: write http:// or https://, a host and a port, such as http://127.0.0.1:8081"
@@ -36,7 +36,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Returns an error if the scheme is not `http` or `https`, or if the URL has more than a host and a port.
+    /// Returns an error if the scheme is not `http` or `https`, or if the URL contains more than a scheme, a host and a
+    /// port.
     pub fn new(uri: Uri) -> Result<Self, InvalidServer> {
         let text = uri.to_string();
         let error = || InvalidServer(text.clone());
@@ -44,7 +45,7 @@ impl Server {
         let scheme = parts
             .scheme
             .filter(|scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS);
-        // User information and a path are refused, because they would be ignored.
+        // A user name, password or path would be ignored, so a URL with one is refused.
         let authority = parts
             .authority
             .filter(|authority| !authority.as_str().contains('@') && !authority.host().is_empty());
@@ -63,8 +64,8 @@ impl Server {
         self.scheme == Scheme::HTTPS
     }
 
-    /// Returns whether the server is this listener, which is on the same machine. Only IP addresses
-    /// and `localhost` are compared; names are not resolved.
+    /// Returns whether this server is the same as a listener on this machine. Only IP addresses and `localhost` are
+    /// compared; other names are not resolved.
     pub fn is_at(&self, listener: SocketAddr) -> bool {
         let (ip, port) = (listener.ip(), if self.is_tls() { 443 } else { 80 });
         let is_local = match self.authority.host().trim_matches(['[', ']']).parse::<IpAddr>() {

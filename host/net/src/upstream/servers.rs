@@ -16,51 +16,52 @@ use super::{Server, health::Health};
 #[derive(Clone, Debug)]
 pub enum Servers {
     Listed(Vec<Server>),
-    /// Servers that register themselves. If updates end, the last known servers are used.
+    /// The servers that register themselves. If no more updates arrive, the last known servers are used.
     Followed(watch::Receiver<Arc<FollowedServers>>),
 }
 
-/// A snapshot of the registered servers.
+/// The registered servers at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FollowedServers {
-    /// The servers in the order of their registration. The first is the master.
+    /// The registered servers in the order of their registration. The first is the master.
     pub servers: Vec<FollowedServer>,
-    /// Whether the list was read. Until then, it is empty, and requests wait.
+    /// Whether the list of servers was read. Before that, the list is empty, and requests wait.
     pub is_known: bool,
-    /// The reason why the list is stale; `None` if it is current.
+    /// The reason why the list of servers may be out of date; `None` if it is current.
     pub stale_reason: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FollowedServer {
-    /// The name of the registration, which changes when a server registers again.
+    /// The name of the server's registration. It changes when the server registers again.
     pub name: String,
     pub server: Server,
 }
 
-/// The order in which a request tries servers.
+/// The order in which a request tries the servers of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Each request begins with the next server (round robin). Servers that are down come last.
+    /// Each request begins with the server after the previous request's first one (round robin). Servers that are down
+    /// come last.
     Turns,
-    /// If servers register themselves, only the first one, the master, is tried. If it refuses the connection, the
-    /// request waits for a new master, up to the connect timeout. Listed servers are tried in order.
+    /// Of servers that register themselves, only the first one, the master, is tried. If it refuses the connection, the
+    /// request waits for a new master, up to the connect timeout. Configured servers are tried in their order.
     Master,
     /// The server with the fewest requests in flight from this program comes first. Servers that are down come last.
     LeastLoaded,
 }
 
-/// A server with its health. Lives until its registration and all requests to it have ended.
+/// A server with its health. It lives until the server is no longer registered and all requests to it have ended.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) server: Server,
     pub(super) health: Health,
-    /// The name of the registration; empty for a listed server.
+    /// The name of the server's registration; empty if the server is configured.
     name: String,
     in_flight: AtomicUsize,
 }
 
-/// Counts a request to a server as in flight until it is dropped.
+/// Counts a request to a server as in flight until this value is dropped.
 #[derive(Debug)]
 pub(super) struct InFlight(Arc<Target>);
 
@@ -86,7 +87,7 @@ impl Drop for InFlight {
     }
 }
 
-/// The servers of an upstream, from which it chooses one for each request.
+/// The servers of an upstream, with the state by which the next one is chosen.
 #[derive(Debug)]
 pub(super) struct ServerSet {
     pub(super) choice: Choice,
@@ -97,7 +98,7 @@ pub(super) struct ServerSet {
 
 #[derive(Debug)]
 struct KnownServers {
-    /// The registrations from which `targets` was made; `None` for listed servers.
+    /// The registered servers from which `targets` was made; `None` if the servers are configured.
     of: Option<Arc<FollowedServers>>,
     targets: Arc<[Arc<Target>]>,
 }
@@ -127,7 +128,7 @@ impl ServerSet {
         if let Some(followed) = &self.followed {
             let followed = followed.borrow().clone();
             if !known.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &followed)) {
-                // A server whose registration has not changed keeps its health.
+                // A server that has not registered again keeps its health.
                 let target = |followed: &FollowedServer| {
                     let is_it = |target: &&Arc<Target>| {
                         target.server == followed.server && target.name == followed.name
@@ -142,11 +143,12 @@ impl ServerSet {
         known.targets.clone()
     }
 
-    /// Returns the servers to try for one request, the `avoided` ones last. Waits for a server for at most `patience`.
+    /// Returns the servers to try for one request, with the servers in `avoided` last. Waits up to `patience` until the
+    /// servers are known.
     pub(super) async fn attempts(&self, patience: Duration, avoided: &[Server]) -> Attempts<'_> {
         if let Some(followed) = &self.followed {
             let mut followed = followed.clone();
-            // An error means that updates have ended. The last known servers are tried.
+            // `wait_for` fails if no more updates arrive. Then the last known servers are tried.
             let _ = tokio::time::timeout(patience, followed.wait_for(|servers| servers.is_known)).await;
         }
         match (&self.followed, self.choice) {
@@ -177,7 +179,7 @@ impl ServerSet {
             up.rotate_left(first);
         }
         if self.choice == Choice::LeastLoaded {
-            // The sort is stable, so servers with equal load take turns.
+            // The sort keeps the order of servers with equal load, so these servers take turns.
             up.sort_by_key(|target| target.in_flight.load(Ordering::Relaxed));
         }
         up.extend(down);
@@ -191,9 +193,9 @@ pub(super) enum Attempts<'s> {
     Master {
         set: &'s ServerSet,
         followed: watch::Receiver<Arc<FollowedServers>>,
-        /// The master that refused the connection.
+        /// The master that refused the connection of this request.
         refused: Option<Arc<Target>>,
-        /// The deadline for waiting for a new master.
+        /// The time until which the request waits for a new master.
         until: Option<Instant>,
         patience: Duration,
     },
@@ -205,7 +207,8 @@ impl Attempts<'_> {
         matches!(self, Self::InOrder(targets) if targets.as_slice().is_empty())
     }
 
-    /// Returns the next server to try, after a connection to the previous one failed.
+    /// Returns the server to try next, after no connection to the previous one could be made. Returns `None` if there
+    /// is none.
     pub(super) async fn next(&mut self) -> Option<Arc<Target>> {
         let (set, followed, refused, until, patience) = match self {
             Self::InOrder(targets) => return targets.next(),
