@@ -1,4 +1,4 @@
-//! The index of chains, compared with a search through all chains.
+//! The index of chains. Its results are compared with those of a search through all chains.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -105,7 +105,7 @@ fn the_index_omits_chains_that_cannot_match() {
         .map(|rule| Chain::new("chain", vec![rule], vec![]))
         .collect();
     let index = ChainIndex::new(&chains);
-    // (operation, resource, kind, candidates)
+    // (operation, resource, kind, positions of the chains that the index returns)
     for (operation, resource, kind, expected) in [
         (Operation::Create, "pods", "Pod", &[0, 2][..]),
         (Operation::Create, "nodes", "Node", &[1, 2]),

@@ -1,5 +1,5 @@
-//! Rules, namespaceSelectors and objectSelectors. The cases come from kube-apiserver's tests of these predicates, and
-//! have the same names as in `tests/whole/kubernetes/conformance/list.rs`.
+//! Rules, namespace selectors and object selectors. The cases are from kube-apiserver's tests, and have the same names
+//! as in `tests/whole/kubernetes/conformance/list.rs`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use admittance_admission::{
 };
 use serde_json::{Value, json};
 
-/// Creates a request for `group/version/resource` or `group/version/resource/subresource`.
+/// Creates a request. `resource` has the form `group/version/resource` or `group/version/resource/subresource`.
 fn request(operation: Operation, resource: &str, namespace: Option<&str>) -> Request {
     let mut parts = resource.split('/').map(str::to_owned);
     let mut part = || parts.next().unwrap();
@@ -48,7 +48,7 @@ fn resources(patterns: &[&str]) -> Rule {
     }
 }
 
-/// A request, and whether the rule matches it.
+/// (request, whether the rule of the test matches it)
 type Case = (Request, bool);
 
 #[test]
@@ -74,7 +74,7 @@ fn a_rule_matches_like_kube_apiserver() {
         api_versions: matcher,
         ..any()
     };
-    // Returns a rule with this scope, and the cases for it.
+    // Returns a rule with this scope, and for each request whether the rule is expected to match.
     let scopes = |scope, expected: fn(bool) -> bool| {
         let cases = [
             ("g/v/r", None, true),
@@ -196,7 +196,7 @@ fn labelled(labels: &Value) -> Option<Object> {
     Object::parse(json!({"metadata": {"labels": labels}}).to_string()).ok()
 }
 
-/// The namespaces that may be looked up. The lookup of another namespace is an error.
+/// A source of namespace labels that fails for a namespace whose labels the test does not expect to be looked up.
 struct ExpectedLookups(StaticNamespaces, &'static [&'static str]);
 
 #[async_trait]
@@ -219,7 +219,8 @@ async fn a_namespace_selector_compares_the_same_labels_as_kube_apiserver() {
     };
     let own = json!({"which": "own"});
     let old = json!({"which": "old"});
-    // (row, request, object, old object, namespaces that are looked up, value of the label `which` that is compared)
+    // (row, request, object, old object, namespaces whose labels are looked up, value of the label `which` that the
+    // selector compares)
     let table = [
         (
             "C8.1",
@@ -278,7 +279,7 @@ async fn a_namespace_selector_compares_the_same_labels_as_kube_apiserver() {
             let matches = NamespaceSelector::Labels(selector)
                 .matches(&request, &namespaces)
                 .await;
-            // If no labels are compared, every selector matches.
+            // If the selector compares no labels, it matches with every value.
             let expected = counts.is_none_or(|counts| counts == which);
             assert_eq!(matches, Ok(expected), "{row}: {which}");
         }
@@ -308,7 +309,7 @@ async fn an_object_selector_matches_the_object_or_the_old_object() {
     let other = json!({"label": "other"});
     let value = json!({"label": "value"});
     let bare = || Object::parse("{\"kind\":\"PodExecOptions\"}").ok();
-    // (row, selector, operation, object, old object, whether the stage is called)
+    // (row, object selector, operation, object, old object, whether the stage is called)
     let table = [
         ("C9.1", everything(), Create, labelled(&value), None, true),
         ("C9.2", everything(), Delete, None, None, true),

@@ -4,11 +4,11 @@ use admittance_admission::{FailureKind, Object, Patch};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Each row has an object, a patch, and the resulting object or the error.
+/// Each row has an object, a patch, and the expected object or error.
 #[test]
 fn patches_have_the_results_of_the_examples_in_the_rfc() {
     let table: &[(&str, Value, Value, Result<Value, &str>)] = &[
-        // RFC 6902, appendix A.
+        // The first rows are the examples of RFC 6902, appendix A.
         (
             "A.1 add a member",
             json!({"foo": "bar"}),
@@ -99,7 +99,7 @@ fn patches_have_the_results_of_the_examples_in_the_rfc() {
             json!([{"op": "add", "path": "/foo/-", "value": ["abc", "def"]}]),
             Ok(json!({"foo": ["bar", ["abc", "def"]]})),
         ),
-        // The following rows are not from the appendix.
+        // The rest of the rows are not from the RFC.
         (
             "copy",
             json!({"a": {"b": 1}}),
@@ -301,11 +301,12 @@ fn operation() -> impl Strategy<Value = Value> {
         (pointer(), value()).prop_map(|(path, value)| json!({"op": "add", "path": path, "value": value})),
         (pointer(), value()).prop_map(|(path, value)| json!({"op": "replace", "path": path, "value": value})),
         (pointer(), value()).prop_map(|(path, value)| json!({"op": "test", "path": path, "value": value})),
-        // `json-patch` turns the document into null when the root is removed, which is an error here.
+        // The root is never removed: the crate `json-patch` would turn the document into null, whereas it is an error
+        // in this program.
         pointer()
             .prop_filter("not the root", |path| !path.is_empty())
             .prop_map(|path| json!({"op": "remove", "path": path})),
-        // `json-patch` refuses to move a value to its own path, which is allowed here and changes nothing.
+        // A value is never moved to its own path: the crate `json-patch` refuses that, whereas this program allows it.
         (pointer(), pointer())
             .prop_filter("another place", |(from, path)| !from.is_empty() && from != path)
             .prop_map(|(from, path)| json!({"op": "move", "from": from, "path": path})),
@@ -316,7 +317,8 @@ fn operation() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The crate `json-patch` applies patches to whole trees, and serves as the reference.
+    /// Applies random patches, and compares the results with those of the crate `json-patch`, which works on whole
+    /// trees.
     #[test]
     fn a_patch_has_the_same_result_as_with_json_patch(
         document in value().prop_filter("an object", Value::is_object),
@@ -336,7 +338,8 @@ proptest! {
         }
     }
 
-    /// The crate `json-patch` must apply the computed patch with the same result.
+    /// Both this program and the crate `json-patch` must get the second object when they apply the computed patch to
+    /// the first.
     #[test]
     fn the_patch_between_two_objects_turns_one_into_the_other(
         before in value().prop_filter("an object", Value::is_object),
@@ -352,7 +355,7 @@ proptest! {
     }
 }
 
-/// Each row is refused quickly, with the right kind of failure.
+/// Each row has a patch that would need too much work. It must be refused quickly, with the right kind of failure.
 #[test]
 fn a_patch_that_needs_too_much_work_is_refused() {
     let object = |value: Value| Object::parse(value.to_string()).unwrap();
@@ -365,7 +368,7 @@ fn a_patch_that_needs_too_much_work_is_refused() {
         .map(|i| json!({"op": "copy", "from": "/spec", "path": format!("/b{i}")}))
         .collect();
     let front = vec![json!({"op": "add", "path": "/spec/a/0", "value": 1}); 20_000];
-    // Each `test` reads the value at its path, which white space makes long.
+    // The value at `/spec` has much white space, so each `test` of the patch has to read a long text.
     let spacious = Object::parse(format!(r#"{{"spec": {{"a":{}1}}}}"#, " ".repeat(1 << 20))).unwrap();
     let tests = vec![json!({"op": "test", "path": "/spec", "value": {"a": 1}}); 9_999];
     let sets = vec![json!({"op": "replace", "path": "/spec", "value": {"a": 1}}); 9_999];
@@ -383,7 +386,8 @@ fn a_patch_that_needs_too_much_work_is_refused() {
         assert_eq!(error.kind(), FailureKind::OutputTooLarge, "{case}: {error}");
         assert!(error.to_string().len() < 300, "{case}: {error}");
     }
-    // The first operation replaces the long text with a short one, so the other operations read little.
+    // The first operation replaces the long text with a short one. The remaining operations read little, so the patch
+    // is within the limits.
     let patch = Patch::parse(Value::from(sets).to_string()).unwrap();
     patch.apply(&spacious).unwrap();
     let mut value = json!({"op": "add", "path": "/b", "value": "y".repeat(17 << 20)});
@@ -399,7 +403,8 @@ fn a_patch_that_needs_too_much_work_is_refused() {
     assert!(error.to_string().len() < 300, "a message has its limit");
 }
 
-/// An operation at an end of an array or on a member of an object is not slower if the array or object is large.
+/// The operations change the ends of large arrays, or members of large objects. The size of the array or object must
+/// not slow them down.
 #[test]
 fn large_arrays_and_objects_are_changed_in_linear_time() {
     let members: serde_json::Map<String, Value> = (0..200_000).map(|i| (format!("k{i}"), 1.into())).collect();
@@ -425,7 +430,8 @@ fn large_arrays_and_objects_are_changed_in_linear_time() {
     assert_eq!(value["map"]["n2499"], 4);
 }
 
-/// The moves nest values too deeply for JSON parsers. They are refused without a stack overflow.
+/// The patch moves values into each other until JSON parsers could not read the result. It must be refused without a
+/// stack overflow.
 #[test]
 fn moves_that_nest_too_deeply_are_refused() {
     let mut operations = Vec::new();
@@ -463,14 +469,15 @@ fn a_patch_that_adds_a_value_with_duplicate_keys_is_refused() {
     assert!(Patch::parse(twice).is_err());
 }
 
-/// If a patch would need more operations than the limit, it replaces the whole object.
+/// A patch with one operation for each difference would exceed the limit of operations. A single operation replaces the
+/// whole object instead.
 #[test]
 fn the_patch_between_very_different_objects_replaces_the_whole_object() {
     let many = |value: i64| Object::parse(json!({"list": vec![value; 20_000]}).to_string()).unwrap();
     let patch = Patch::between(&many(1), &many(2));
     assert_eq!(patch.len(), 1);
     assert_eq!(patch.apply(&many(1)).unwrap(), many(2));
-    // Each of many paths contains a long key, so a patch would be too large.
+    // A patch with one operation for each difference would repeat the long key in each path, and be too large.
     let long = "k".repeat(100_000);
     let deep = |value: i64| {
         let members: serde_json::Map<String, Value> =

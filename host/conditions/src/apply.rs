@@ -1,4 +1,5 @@
-//! Writes the result of a mutation as JSON (an object to apply, or a JSON Patch), and applies it to the object.
+//! Writes the result of a mutation's expression as JSON, which is an object to apply or a JSON Patch, and applies it to
+//! the request's object.
 
 use admittance_admission::{Deadline, Failure, FailureKind, Patch, PatchError};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -13,17 +14,17 @@ use crate::{
 
 mod json_patch;
 
-/// The deepest nesting of values, which is also the limit of the JSON parser.
+/// The maximum nesting of values in the result of a mutation. The JSON parser has the same limit.
 const MAX_DEPTH: usize = 128;
 /// The largest integer that every JSON parser reads exactly.
 const LARGEST_EXACT: u64 = (1 << 53) - 1;
-/// The number of written bytes between two checks of the deadline.
+/// The number of bytes of JSON that are written between two checks of the deadline.
 const DEADLINE_INTERVAL: usize = 64 << 10;
 
-/// Writes the result of a mutation as JSON.
+/// Writes the result of a mutation's expression as JSON.
 ///
 /// Values share their parts, so a short expression may have a very long result. Therefore the length and the deadline
-/// are checked.
+/// are checked during writing.
 pub(crate) struct Writer {
     text: String,
     limit: usize,
@@ -107,7 +108,8 @@ impl Writer {
     }
 
     fn string(&mut self, text: &str) -> WriteResult {
-        // The text is escaped in pieces, so that writing can stop at the limit.
+        // Each piece of the text is escaped on its own, so that writing can stop at the limit before the whole text is
+        // escaped.
         self.push("\"")?;
         let mut rest = text;
         while !rest.is_empty() {
@@ -133,8 +135,8 @@ impl Writer {
         self.push(":")
     }
 
-    /// Writes the members of an object. With a `path` such as `Object.spec`, an object in the field `x` must have the
-    /// type name `Object.spec.x`.
+    /// Writes the members of an object. If it is an object to apply, `path` is its type name, such as `Object.spec`. An
+    /// object in its field `x` must then have the type name `Object.spec.x`.
     fn members(&mut self, members: &Map<'_>, path: Option<&str>) -> WriteResult {
         self.push("{")?;
         for (place, (key, value)) in members.entries().enumerate() {
@@ -149,7 +151,7 @@ impl Writer {
         self.push("}")
     }
 
-    /// Writes a part of an object to apply. The part must have the type name `path`.
+    /// Writes an object to apply, or an object inside it. Its type name must be `path`.
     fn part(&mut self, part: &Part<'_>, path: &str) -> WriteResult {
         if &*part.path != path {
             return Err(failed(format!(
@@ -160,19 +162,19 @@ impl Writer {
         self.members(&part.fields, Some(path))
     }
 
-    /// Writes a value. If the value is an object, it must have the type name `path`.
+    /// Writes a value. If it is an object to apply, its type name must be `path`.
     fn value(&mut self, value: &Value<'_>, path: Option<&str>) -> WriteResult {
         match value {
             Value::Null => self.push("null"),
             Value::Bool(value) => self.push(if *value { "true" } else { "false" }),
-            // Some parsers would round an integer this large, so it is written as a string.
+            // Some JSON parsers would round an integer of this size, so it is written as a string.
             Value::Int(value) if self.converts && value.unsigned_abs() > LARGEST_EXACT => {
                 self.string(&value.to_string())
             }
             Value::Uint(value) if self.converts && *value > LARGEST_EXACT => self.string(&value.to_string()),
             Value::Int(value) => self.push(&value.to_string()),
             Value::Uint(value) => self.push(&value.to_string()),
-            // Like Go, this writes a double without a fraction as an integer.
+            // A double without a fraction is written as an integer, as Go does.
             Value::Double(value) if value.fract() == 0.0 && value.abs() <= LARGEST_EXACT as f64 => {
                 self.push(&(*value as i64).to_string())
             }
@@ -234,11 +236,11 @@ fn failed(message: impl Into<String>) -> Failure {
     Failure::new(FailureKind::Error, message)
 }
 
-/// Applies a change to the object like server-side apply.
+/// Applies a change to the object, as server-side apply of the API server would do.
 pub(crate) fn merged(object: &Json, change: &str, structure: &Structure) -> Result<Json, Failure> {
     let mut change: Json = serde_json::from_str(change).map_err(|error| failed(error.to_string()))?;
     if let Json::Object(members) = &mut change {
-        // The API server ignores these two fields of a change.
+        // The change may have `apiVersion` and `kind`, which the API server ignores.
         members.retain(|field, _| !matches!(field.as_str(), "apiVersion" | "kind"));
     }
     let wrong = |why: String| failed(format!("error applying patch: {why}"));

@@ -22,7 +22,7 @@ mod objects;
 
 use self::objects::SetValue;
 
-/// The deepest nesting of operators, calls and field selections.
+/// The maximum nesting of operators, calls and field selections in an expression.
 const MAX_DEPTH: usize = 200;
 
 #[derive(Debug)]
@@ -31,25 +31,26 @@ pub(crate) enum Mistake {
     TooDeep { limit: usize },
 }
 
-/// A checked expression with its type and the variables that it uses.
+/// An expression that has been checked, with its type and the variables that it uses.
 #[derive(Debug)]
 pub(crate) struct Checked {
     pub(crate) expression: Expression,
     pub(crate) kind: Type,
     pub(crate) uses: Uses,
-    /// The nesting depth of the evaluation, including the policy's variables that the expression uses.
+    /// The maximum nesting during the evaluation. It includes the expressions of the policy's variables, which are
+    /// evaluated inside.
     pub(crate) height: usize,
-    /// The values that a mutation sets; empty for other expressions.
+    /// The values that the expression of a mutation sets; empty for other expressions.
     pub(crate) set_values: Vec<SetValue>,
     /// The kinds of objects that the expression looks up.
     pub(crate) lookups: Vec<ClusterKind>,
 }
 
-/// The variables and functions that depend on where an expression is used.
+/// The variables and functions that an expression may use. They depend on the place of the expression.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
-    /// The policy's variables that are defined so far, which expressions read as `variables.x`; `None` for a stage's
-    /// match condition.
+    /// The policy's variables that are defined before the expression, which reads them as `variables.x`. `None` for a
+    /// stage's match condition, which has no such variables.
     pub(crate) variables: Option<Vec<DeclaredVariable>>,
     /// The type of `object` and `oldObject`, if the schema is known.
     pub(crate) object: Option<Type>,
@@ -77,16 +78,17 @@ pub(crate) struct DeclaredVariable {
 
 pub(crate) struct Checker<'s> {
     scope: &'s Scope,
-    /// The variables of the enclosing macros, outermost first.
+    /// The variables of the macros that enclose the current expression, outermost first.
     locals: Vec<(String, Type)>,
-    /// The types of the items of list literals, by node. They are needed for the arguments of `format`.
+    /// The item types of the list literals, by the ID of the list's node. The arguments of `format` are checked against
+    /// them.
     items: HashMap<u64, Type>,
     uses: Uses,
     set_values: Vec<SetValue>,
     lookups: Vec<ClusterKind>,
     depth: usize,
     height: usize,
-    /// Whether the items of a list or map may differ in type, as the arguments of `format` may.
+    /// Whether the items of a list or map literal may have different types, as in the arguments of `format`.
     mixed: bool,
 }
 
@@ -252,7 +254,7 @@ impl<'s> Checker<'s> {
             let EntryExpr::MapEntry(entry) = &entry.expr else {
                 return fail(node, "this cannot be read");
             };
-            // A key of the wrong type fails the evaluation, not the check.
+            // A key of a wrong type is not an error here. The expression fails when it is evaluated.
             let (key, kind) = self.check(&entry.key)?;
             key_kind = Some(self.one_type(entry.key.id, key_kind, kind)?);
             let (value, kind) = self.check(&entry.value)?;
@@ -268,13 +270,14 @@ impl<'s> Checker<'s> {
         Ok((Expression::Map(checked.into()), kind))
     }
 
-    /// Returns the common type of the items of a list or a map.
+    /// Returns the common type of the items of a list or map, after another item of the type `kind`. `so_far` is the
+    /// common type of the items before it.
     fn one_type(&self, node: u64, so_far: Option<Type>, kind: Type) -> Result<Type, Mistake> {
         match so_far {
             None => Ok(kind),
             Some(so_far) if self.mixed => Ok(join(&so_far, &kind).unwrap_or(Type::Dyn)),
-            // As in kube-apiserver, a list must not mix items of dynamic type with items of a known type, even if the
-            // values turn out to have that type.
+            // As in kube-apiserver, a list must not contain both items of dynamic type and items of a known type, even
+            // if all values turn out to have that type.
             Some(so_far) => match join(&so_far, &kind).filter(|_| so_far.may_be(&kind)) {
                 Some(joined) => Ok(joined),
                 None => fail(node, format!("expected type '{so_far}' but found '{kind}'")),
@@ -364,8 +367,8 @@ impl<'s> Checker<'s> {
         Ok((Expression::Call(function, checked.into()), kind))
     }
 
-    /// In a Kyverno policy, checks a call that sends a request or looks up objects. A lookup is restricted to the
-    /// policy's namespace, if it has one.
+    /// Checks a call in a Kyverno policy that sends a request or looks up objects. If the policy has a namespace, it
+    /// may look up objects only there.
     fn check_kyverno_call(
         &mut self,
         node: u64,
@@ -400,7 +403,8 @@ impl<'s> Checker<'s> {
     }
 }
 
-/// Evaluates the conversion of a constant. Like kube-apiserver's compiler, this rejects conversions that fail.
+/// Evaluates the conversion of a constant during compilation. If the conversion fails, the expression is refused, as in
+/// kube-apiserver.
 fn convert_constant(
     node: u64,
     function: &Function,
@@ -414,7 +418,7 @@ fn convert_constant(
     }
 }
 
-/// The conversions that are evaluated at compilation if the argument is a constant.
+/// The conversion functions that are evaluated during compilation if their argument is a constant.
 const CONVERSIONS: [&str; 10] = [
     "bool",
     "bytes",
@@ -436,7 +440,7 @@ fn text(text: &str) -> Expression {
     Expression::Constant(Value::string(text))
 }
 
-/// Returns the similar names, for the end of a message: ` (did you mean a or b?)`.
+/// Returns a suggestion to append to a message, ` (did you mean a or b?)`; empty if no name is similar.
 fn meant<T: Display>(name: &str, names: impl IntoIterator<Item = T>) -> String {
     suggestion(name, names).map_or_else(String::new, |text| format!(" ({text})"))
 }

@@ -1,4 +1,4 @@
-//! Checks the name of a condition, and parses its expression.
+//! Checks the names of conditions, and parses expressions.
 
 use std::thread;
 
@@ -13,7 +13,8 @@ use crate::{
 
 /// The maximum length of an expression, in bytes.
 pub(crate) const MAX_LENGTH: usize = 16 << 10;
-/// The stack size of the parser's thread in bytes, several times the largest need. Unused pages take no memory.
+/// The stack size of the thread that parses an expression, in bytes. It is several times the largest need; unused pages
+/// take no memory.
 const STACK: usize = 64 << 20;
 
 pub(crate) fn compile(source: &str, scope: &Scope, wanted: &[Type]) -> Result<Checked, ConditionError> {
@@ -37,7 +38,7 @@ fn refused<T>(message: impl Into<String>) -> Result<T, ConditionError> {
     Err(ConditionError::Refused(message.into()))
 }
 
-/// Parses an expression, and calls `read` with its tree.
+/// Parses an expression, and passes its tree to `read`.
 pub(crate) fn parsed<T: Send>(
     source: &str,
     read: impl FnOnce(&IdedExpr) -> Result<T, Mistake> + Send,
@@ -54,7 +55,8 @@ pub(crate) fn parsed<T: Send>(
         ));
     }
     #[allow(clippy::disallowed_methods, reason = "it ends with the expression")]
-    // Parsing and dropping the tree recurse as deeply as the text nests, which is too deep for a worker's stack.
+    // Parsing an expression and dropping its tree are recursive. A deeply nested expression would overflow a worker's
+    // stack, so a thread with a large stack does both.
     let outcome = thread::scope(|threads| {
         thread::Builder::new()
             .name("condition-parser".to_owned())
@@ -73,7 +75,7 @@ fn parse_and_read<T>(
     source: &str,
     read: impl FnOnce(&IdedExpr) -> Result<T, Mistake>,
 ) -> Result<T, ConditionError> {
-    // Macros are not expanded, so the checker sees calls of `has`, `all` and others.
+    // The parser does not expand macros, so that the checker sees calls of `has`, `all` and others.
     let (tree, positions) = Env::default()
         .parser()
         .parse_with_source_info(source)
@@ -94,7 +96,7 @@ fn parse_and_read<T>(
 
 fn first(source: &str, errors: ParseErrors) -> ConditionError {
     let mut errors = errors.errors;
-    // Syntax errors are sorted first, because they often cause the other errors.
+    // Syntax errors come first, because they often cause the rest of the errors.
     errors.sort_by_key(|error| (!error.msg.starts_with("Syntax error"), error.pos));
     if errors.iter().any(|error| error.msg.contains("Recursion limit")) {
         return ConditionError::TooDeep(PARSER_DEPTH);
@@ -116,7 +118,7 @@ fn first(source: &str, errors: ParseErrors) -> ConditionError {
     }
 }
 
-/// The deepest nesting of parentheses, brackets and arguments that the parser accepts.
+/// The maximum nesting of parentheses, brackets and arguments that the parser accepts.
 const PARSER_DEPTH: usize = 96;
 
 fn short(message: &str) -> String {
@@ -140,8 +142,8 @@ fn position(source: &str, offset: usize) -> (usize, usize) {
     })
 }
 
-/// Checks a qualified name: an optional DNS name and `/`, then letters, digits, `-`, `_` and `.`, which must begin and
-/// end with a letter or digit.
+/// Checks that a condition's name is a qualified name: an optional DNS name and `/`, then letters, digits, `-`, `_` and
+/// `.`, with a letter or digit at both ends.
 pub(crate) fn check_name(name: &str) -> Result<(), ConditionError> {
     let wrong = |why: &str| {
         Err(ConditionError::Name {
@@ -183,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_condition_must_be_a_qualified_name() {
-        // Source: kube-apiserver's validation of qualified names.
+        // The cases are from kube-apiserver's validation of qualified names.
         let longest = "a".repeat(63);
         for (name, good) in [
             ("exclude-leases", true),

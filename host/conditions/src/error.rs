@@ -7,15 +7,15 @@ use crate::{
     machine::{Fault, Halt},
 };
 
-/// The error of compiling a condition.
+/// The reason why a condition or expression cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
-    /// The name is not a qualified name.
+    /// The name of the condition is not a qualified name.
     #[error("the name of a match condition cannot be `{name}`: {why}")]
     Name {
-        /// The invalid name.
+        /// The invalid name of the condition.
         name: String,
-        /// The rule that the name violates.
+        /// The rule for qualified names that the name violates.
         why: String,
     },
     /// The expression nests more deeply than this limit.
@@ -24,11 +24,11 @@ pub enum ConditionError {
     /// The expression has a syntax or type error.
     #[error("compilation failed at line {line}, column {column}: {message}")]
     Compile {
-        /// The line, counted from 1.
+        /// The line of the error in the expression, counted from 1.
         line: usize,
-        /// The column in characters, counted from 1.
+        /// The column of the error in characters, counted from 1.
         column: usize,
-        /// The message of the parser or the checker.
+        /// The message of the parser or of the type checker.
         message: String,
     },
     /// The expression is empty, too long, unparsable, or of a type that is not allowed. The text is a sentence.
@@ -36,7 +36,7 @@ pub enum ConditionError {
     Refused(String),
 }
 
-/// The failure to evaluate a stage's conditions.
+/// The reason why a stage's match conditions could not be evaluated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionFailure {
     failed: Vec<FailedCondition>,
@@ -47,7 +47,7 @@ pub struct ConditionFailure {
 pub struct FailedCondition {
     /// The name of the condition.
     pub name: Arc<str>,
-    /// The message as in kube-apiserver: `expression '<text>' resulted in error: <why>`.
+    /// The error message in kube-apiserver's wording: `expression '<text>' resulted in error: <why>`.
     pub message: String,
 }
 
@@ -60,7 +60,7 @@ impl FailedCondition {
     }
 }
 
-/// Returns the message for an expression's failure, as in kube-apiserver.
+/// Returns the message for an expression that failed, in kube-apiserver's wording.
 pub(crate) fn failure_message(expression: &str, fault: &Fault) -> String {
     let because = |why: &str| format!("expression '{expression}' resulted in error: {why}");
     match fault {
@@ -82,12 +82,13 @@ impl ConditionFailure {
         Self { failed }
     }
 
-    /// Returns the failed conditions in order. There is at least one.
+    /// Returns the conditions that failed, in the order of their evaluation. There is at least one.
     pub fn failed(&self) -> &[FailedCondition] {
         &self.failed
     }
 
-    /// Returns the messages as in kube-apiserver: without names, and in brackets if there are several.
+    /// Returns the messages of all failed conditions in kube-apiserver's wording: without names, and in brackets if
+    /// there are several.
     pub fn message(&self) -> String {
         let messages: Vec<&str> = self.failed.iter().map(|failed| failed.message.as_str()).collect();
         match messages.as_slice() {

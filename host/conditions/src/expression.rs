@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::{functions::Function, value::Value};
 
-/// A node of an expression. The checker limits its depth.
+/// A node of the tree of an expression. The checker limits the depth of the tree.
 #[derive(Debug)]
 pub(crate) enum Expression {
     Constant(Value<'static>),
     Variable(Variable),
     Local(usize),
-    /// A variable of the policy, by its index.
+    /// The policy's variable with this index.
     Composed(usize),
     Select(Box<Select>),
     /// A test whether the operand has the field.
@@ -24,7 +24,7 @@ pub(crate) enum Expression {
     Call(&'static Function, Box<[Expression]>),
     List(Box<[Item]>),
     Map(Box<[Entry]>),
-    /// A literal such as `Object.spec{...}` or `JSONPatch{...}`: its type name and its fields.
+    /// A literal such as `Object.spec{...}` or `JSONPatch{...}`, by its type name and its fields.
     Part(Arc<str>, Box<[Entry]>),
     Each(Box<Each>),
     /// The macros `x.optMap(v, body)` and `x.optFlatMap(v, body)`.
@@ -40,7 +40,7 @@ pub(crate) enum Variable {
     Authorizer,
     RequestResource,
     Params,
-    /// The images and values that exceptions of a Kyverno policy allow.
+    /// The variable `exceptions` of a Kyverno policy: the images and values that its exceptions allow.
     Exceptions,
 }
 
@@ -61,7 +61,7 @@ impl PartialEq for Definition {
 pub(crate) struct OrElse {
     pub(crate) operand: Expression,
     pub(crate) otherwise: Expression,
-    /// Whether the result is a value, as for `orValue`, or remains optional, as for `or`.
+    /// Whether the result is the value itself, as for `orValue`, or an optional value, as for `or`.
     pub(crate) value: bool,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct OrElse {
 pub(crate) struct Select {
     pub(crate) operand: Expression,
     pub(crate) field: Box<str>,
-    /// Whether `.?` selects the field, which may then be absent.
+    /// Whether the field is selected with `.?`, so that it may be absent.
     pub(crate) optional: bool,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Select {
 pub(crate) struct Index {
     pub(crate) operand: Expression,
     pub(crate) index: Expression,
-    /// Whether `[?` selects the item, which may then be missing.
+    /// Whether the item is selected with `[?`, so that it may be missing.
     pub(crate) optional: bool,
 }
 
@@ -98,12 +98,12 @@ pub(crate) struct Entry {
 pub(crate) struct Each {
     pub(crate) kind: EachKind,
     pub(crate) range: Expression,
-    /// The index of the macro's first variable among the variables of all enclosing macros.
+    /// The index of the macro's first variable in the list of the variables of all enclosing macros.
     pub(crate) slot: usize,
     /// Whether the macro has two variables.
     pub(crate) pairs: bool,
     pub(crate) test: Option<Expression>,
-    /// The result for each item, if the macro transforms items.
+    /// The expression for the result of each item; `None` if the macro only tests items.
     pub(crate) result: Option<Expression>,
 }
 
@@ -114,11 +114,11 @@ pub(crate) enum EachKind {
     ExistsOne,
     Map,
     Filter,
-    /// Returns a map with the same keys and transformed values.
+    /// `transformMap`, which returns a map with the same keys and transformed values.
     TransformMap,
-    /// Returns one map with the entries of all results. Each result is a map.
+    /// `transformMapEntry`, which returns one map with the entries of all results. Each result is a map.
     TransformMapEntry,
-    /// Sorts the items by their results.
+    /// `sortBy`, which sorts the items by the results for them.
     SortBy,
 }
 
@@ -126,6 +126,6 @@ pub(crate) enum EachKind {
 pub(crate) struct WithValue {
     pub(crate) operand: Expression,
     pub(crate) body: Expression,
-    /// Whether the body is an optional value, as for `optFlatMap`.
+    /// Whether the body of the macro must be an optional value, as for `optFlatMap`.
     pub(crate) flat: bool,
 }

@@ -1,7 +1,7 @@
 //! The functions that expressions may call.
 //!
-//! Each overload is registered as a closure. The closure's Rust types determine the CEL types, which the checker
-//! compares with the arguments of a call. If the types of the arguments are known only during the evaluation, the
+//! Each overload of a function is registered as a closure. The closure's Rust types determine the CEL types, which the
+//! checker compares with the types of a call's arguments. If these types are known only during the evaluation, the
 //! overload is selected then.
 
 use std::{collections::HashMap, sync::LazyLock};
@@ -50,7 +50,8 @@ pub(crate) struct Function {
     name: &'static str,
     signatures: Vec<Signature>,
     implementations: Vec<Implementation>,
-    /// The index of the argument that is a regular expression. A literal pattern is compiled with the expression.
+    /// The index of the function's argument that is a regular expression. If that argument is a literal, it is compiled
+    /// together with the expression.
     pub(crate) pattern: Option<usize>,
 }
 
@@ -60,7 +61,7 @@ struct Signature {
     result: Type,
 }
 
-/// An overload. It returns `None` if it does not accept the values.
+/// An overload of a function. It returns `None` if it does not accept the arguments.
 type Implementation =
     Box<dyn for<'m, 'v, 'a> Fn(&'m mut Machine<'a>, &'v [Value<'a>]) -> Option<Outcome<'a>> + Send + Sync>;
 
@@ -72,7 +73,7 @@ impl Function {
             .unwrap_or_else(|| Err(Fault::no_overload()))
     }
 
-    /// Returns the result type for arguments of these types; `None` if no overload accepts them.
+    /// Returns the type of the function's result for arguments of these types; `None` if no overload accepts them.
     pub(crate) fn resolve(&self, arguments: &[Type]) -> Option<Type> {
         let mut result: Option<Type> = None;
         for signature in &self.signatures {
@@ -108,7 +109,8 @@ impl Library {
         }
     }
 
-    /// Returns the names of the functions, without operators: the names of operators do not begin with a letter.
+    /// Returns the names of the functions with this call style. Operators are left out: their names do not begin with a
+    /// letter.
     fn names(&self, style: Style) -> impl Iterator<Item = &'static str> {
         let functions = match style {
             Style::Global => &self.globals,
@@ -221,12 +223,12 @@ pub(crate) fn find(name: &str, style: Style) -> Option<&'static Function> {
     LIBRARY.get(name, style)
 }
 
-/// Returns the function with this name and call style for expressions of Kyverno policies.
+/// Returns the function with this name and call style that expressions of Kyverno policies may call.
 pub(crate) fn find_for_kyverno(name: &str, style: Style) -> Option<&'static Function> {
     KYVERNO.get(name, style).or_else(|| find(name, style))
 }
 
-/// Returns the names of all functions with this call style.
+/// Returns the names of all functions with this call style that expressions may call.
 pub(crate) fn names(style: Style, for_kyverno: bool) -> impl Iterator<Item = &'static str> {
     let libraries = for_kyverno.then_some(&*KYVERNO).into_iter().chain([&*LIBRARY]);
     libraries.flat_map(move |library| library.names(style))

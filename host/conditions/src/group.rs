@@ -5,7 +5,7 @@ use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue, operators};
 
 use crate::{ConditionError, check::Mistake, compile};
 
-/// A compiled expression over the members of a group. Expressions with the same text are equal.
+/// A compiled expression over the members of a group. It is equal to another if the texts are equal.
 #[derive(Clone, Debug)]
 pub struct GroupExpression {
     text: Box<str>,
@@ -31,12 +31,12 @@ impl GroupExpression {
         })
     }
 
-    /// Returns the text of the expression.
+    /// Returns the text from which the expression was compiled.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns the formula. It refers to each member by the index in the list of names.
+    /// Returns the expression as a formula. It refers to a member by the index in the list of names.
     pub fn formula(&self) -> &Formula {
         &self.formula
     }
@@ -48,7 +48,8 @@ impl PartialEq for GroupExpression {
     }
 }
 
-/// The deepest nesting of operators. The parser balances a chain `a() && b() && ...`, so a long chain is not deep.
+/// The maximum nesting of operators. The parser balances a chain such as `a() && b() && c()`, so a long chain is not
+/// nested deeply.
 const MAX_DEPTH: usize = 64;
 
 fn formula(node: &IdedExpr, members: &[&str], depth: usize) -> Result<Formula, Mistake> {

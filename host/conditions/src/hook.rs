@@ -25,42 +25,43 @@ mod findings;
 mod mutation;
 mod params;
 
-/// The cost limit, as in kube-apiserver, for all validations of a policy, for all its audit annotations, and for each
-/// mutation.
+/// The cost limit for all validations of a policy together, for all its audit annotations together, and for each
+/// mutation. kube-apiserver has the same limits.
 const POLICY_COST: u64 = 10_000_000;
-/// The estimated work to evaluate a policy for one parameter, in bytes. The parameter's size is added to it.
+/// The estimated work of evaluating a policy for one parameter object, in bytes. The size of the object is added.
 const PARAMETER_WORK: usize = 1 << 10;
-/// The maximum length of the message from a message expression, in bytes. Longer messages are ignored.
+/// The maximum length of the result of a message expression, in bytes. A longer result is ignored.
 const MAX_MESSAGE: usize = 5 << 10;
 
-/// A validation action, which is taken if an object is invalid.
+/// A validation action, which says what happens if a policy finds an object invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The request is denied.
     Deny,
     /// The client gets a warning.
     Warn,
-    /// The audit log records the violation.
+    /// The audit log records that the object violates the policy.
     Audit,
 }
 
 keywords!(Action, "validation action": Deny = "Deny", Warn = "Warn", Audit = "Audit");
 
-/// The effects that a binding gives to a policy.
+/// The settings of a policy's use: its parameters, and the effects of its findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
-    /// The system whose wording is used in responses, and the names that appear in it.
+    /// The system whose wording the policy's responses have, with the names that appear in them.
     pub wording: Wording,
-    /// The actions that are taken if an object is invalid. A native stage always denies the request.
+    /// The actions that are taken if the policy finds an object invalid. In a native chain, the request is always
+    /// denied.
     pub actions: Vec<Action>,
-    /// The failure policy for expressions. In a native chain, the stage's failure policy is used instead.
+    /// The failure policy for errors in expressions. A native chain uses the stage's failure policy instead.
     pub failure_policy: FailurePolicy,
-    /// The parameter objects. The policy is evaluated for each of them, as `params`.
+    /// The parameter objects of the policy. The policy is evaluated once for each of them, as `params`.
     pub params: Option<Params>,
-    /// The exceptions of a Kyverno policy that allow certain images and values instead of exempting the request.
-    /// Expressions read them as `exceptions`.
+    /// The exceptions of a Kyverno policy that do not exempt a request, but allow certain images and values.
+    /// Expressions read these as `exceptions`.
     pub allowances: Vec<Arc<Allowance>>,
-    /// The structures of kinds, which replace the built-in ones.
+    /// The structures of kinds whose schemas are known. They replace the built-in structures of the same kinds.
     pub structures: Arc<Vec<(GroupVersionKind, Structure)>>,
 }
 
@@ -70,21 +71,21 @@ pub enum Wording {
     /// The policy was written for this program: messages contain no names, and an error is a failure of the stage.
     #[default]
     Native,
-    /// The API server of Kubernetes.
+    /// The policy was written for the API server of Kubernetes.
     Kubernetes {
         /// The name of the policy.
         policy: String,
         /// The name of the policy's binding.
         binding: String,
     },
-    /// Gatekeeper, whose policies are applied by constraints.
+    /// The policy was written for Gatekeeper, whose policies are applied by constraints.
     Gatekeeper {
-        /// The prefix of messages, which is the constraint's name in brackets.
+        /// The text before each message, which is the constraint's name in brackets.
         prefix: String,
-        /// The constraint, which expressions read as `params`.
+        /// The constraint that applies the policy. Expressions read it as `params`.
         constraint: Arc<Json>,
     },
-    /// Kyverno, where evaluation stops at the first validation that is not true.
+    /// The policy was written for Kyverno, where evaluation stops at the first validation that is not true.
     Kyverno {
         /// The name of the policy.
         policy: String,
@@ -97,11 +98,11 @@ pub enum Wording {
 pub struct Allowance {
     /// The time at which the exception expires.
     pub until: Moment,
-    /// The conditions that a request must meet. All must be true.
+    /// The conditions on a request, which must all be true for the exception to apply.
     pub conditions: Vec<MatchCondition>,
-    /// The images in `exceptions.allowedImages`.
+    /// The images that expressions read as `exceptions.allowedImages`.
     pub images: Vec<String>,
-    /// The values in `exceptions.allowedValues`.
+    /// The values that expressions read as `exceptions.allowedValues`.
     pub values: Vec<String>,
 }
 
@@ -116,12 +117,13 @@ pub struct PolicyHook {
     authorizer: Arc<dyn Authorizer>,
     cluster: Option<Arc<dyn ClusterReader>>,
     http: Option<PolicyHttp>,
-    /// Predicts whether the next evaluation takes long.
+    /// Predicts whether the next evaluation of the policy takes long.
     predictor: Arc<LongCallPredictor>,
 }
 
 impl PolicyHook {
-    /// Creates the hook. Expressions call the authorizer, and parameters are read from the cluster.
+    /// Creates the hook of a policy. Its expressions check permissions with the authorizer, and its parameters are read
+    /// from the cluster.
     pub fn new(
         policy: Arc<Policy>,
         binding: Binding,
@@ -138,7 +140,7 @@ impl PolicyHook {
         }
     }
 
-    /// Sets the requests that expressions of Kyverno policies may send. Default: none.
+    /// Sets the HTTP requests that expressions of a Kyverno policy may send. Default: none.
     #[must_use]
     pub fn with_http(mut self, http: Option<PolicyHttp>) -> Self {
         self.http = http;
@@ -157,7 +159,7 @@ impl Hook for PolicyHook {
 
 impl PolicyHook {
     async fn evaluate(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
-        // Evaluation parses the objects, which takes long if they are large.
+        // An evaluation parses the request's objects, which takes long if they are large.
         let objects = [&request.object, &request.old_object].into_iter().flatten();
         move_if_long(objects.map(|object| object.text().len()).sum()).await;
         let mut findings = Findings::default();
@@ -200,7 +202,7 @@ impl PolicyHook {
     }
 }
 
-/// The values of the variables that expressions of the policy use.
+/// The values of the variables that the policy's expressions use.
 #[derive(Clone, Copy)]
 struct Inputs<'a> {
     request: &'a Request,
@@ -228,7 +230,8 @@ impl PolicyHook {
         found
     }
 
-    /// Returns the parameters; a single `None` if the binding has none. The inner error says why reading them failed.
+    /// Returns the parameters for which the policy is evaluated; a single `None` if the binding has no parameters. The
+    /// inner error says why they could not be read.
     async fn params(
         &self,
         request: &Request,
@@ -271,8 +274,8 @@ impl PolicyHook {
         })
     }
 
-    /// Reads the Namespace of the request, if an expression uses it. As in kube-apiserver, a request for a Namespace
-    /// itself has none. The error is the reason why it cannot be read.
+    /// Reads the Namespace of the request's object, if an expression uses it. As in kube-apiserver, there is none if
+    /// the object is itself a Namespace. The error says why the Namespace could not be read.
     async fn namespace(&self, request: &Request, deadline: Deadline) -> Result<Option<Json>, String> {
         let (true, Some(cluster), Some(name)) = (
             self.policy.uses_namespace(),
@@ -293,7 +296,8 @@ impl PolicyHook {
             .map_err(|error| format!("namespace {name}: {error}"))
     }
 
-    /// Returns the response if the Namespace cannot be read: a denial under any failure policy, as in kube-apiserver.
+    /// Returns the response to a request whose Namespace cannot be read: a denial under any failure policy, as in
+    /// kube-apiserver.
     fn without_namespace(&self, request: &Request, why: String) -> Result<Response, Failure> {
         match &self.binding.wording {
             Wording::Kubernetes { policy, binding }
@@ -333,14 +337,16 @@ impl PolicyHook {
         variables.with_exceptions(texts(|known| &known.images), texts(|known| &known.values))
     }
 
-    /// Returns whether all match conditions are true. The inner error describes a condition that failed.
+    /// Returns whether all match conditions of the policy are true. The inner error describes the conditions that
+    /// failed.
     async fn applies(&self, inputs: Inputs<'_>) -> Result<Result<bool, Objection>, Failure> {
         let policy = &*self.policy;
         if policy.conditions.is_empty() {
             return Ok(Ok(true));
         }
         let variables = self.variables(inputs);
-        // Only Kyverno's match conditions use the policy's variables. Those of Kubernetes' policies cannot.
+        // The policy's variables are passed for the match conditions of Kyverno policies. Those of Kubernetes' policies
+        // cannot use variables.
         let mut machine = Machine::new(&variables, &policy.definitions, TOTAL_COST, inputs.deadline);
         match first_false(&mut machine, &policy.conditions, self.sources(inputs.request)).await {
             Ok(first_false) => Ok(Ok(first_false.is_none())),
@@ -402,7 +408,8 @@ impl PolicyHook {
         Ok(())
     }
 
-    /// Returns the result of a validation's message expression if usable, or else its message, or else its expression.
+    /// Returns the message for a validation that is not true: the result of its message expression if that is usable,
+    /// else its message, else a message with its expression.
     async fn message<'a>(
         &self,
         machine: &mut Machine<'a>,
@@ -426,7 +433,7 @@ impl PolicyHook {
     }
 }
 
-/// Describes why an expression failed. Returns an error if the deadline has passed.
+/// Describes why an expression of the policy failed. Returns an error if it failed because the deadline has passed.
 fn reported(expression: &PolicyExpression, fault: &Fault) -> Result<String, Failure> {
     if *fault == Fault::Halt(Halt::Deadline) {
         return Err(too_late());
@@ -434,7 +441,7 @@ fn reported(expression: &PolicyExpression, fault: &Fault) -> Result<String, Fail
     Ok(failure_message(expression.text().trim(), fault))
 }
 
-/// Truncates an audit annotation. This happens before annotations are collected, because each parameter may add one.
+/// Truncates an audit annotation. Each parameter object may add one, so each is truncated before all are collected.
 fn annotation(value: &str) -> String {
     let end = value.floor_char_boundary(Response::MAX_ANNOTATION + 1);
     value.get(..end).unwrap_or_default().to_owned()

@@ -56,7 +56,7 @@ pub use structure::Structure;
 /// webhook.
 const TOTAL_COST: u64 = 2_500_000;
 
-/// A compiled match condition.
+/// A compiled match condition of a stage or policy.
 #[derive(Debug)]
 pub struct MatchCondition {
     name: Arc<str>,
@@ -65,22 +65,22 @@ pub struct MatchCondition {
 }
 
 impl MatchCondition {
-    /// The maximum number of a stage's conditions, as in kube-apiserver.
+    /// The maximum number of match conditions of a stage, as in kube-apiserver.
     pub const MOST: usize = 64;
 
-    /// Compiles a condition. The name must be a qualified name: an optional DNS name and `/`, then at most 63 letters,
-    /// digits, `-`, `_` and `.`. The expression may have at most 16 KiB, and must have the type bool.
+    /// Compiles a match condition. Its name must be a qualified name: an optional DNS name and `/`, then at most 63
+    /// letters, digits, `-`, `_` and `.`. Its expression may have at most 16 KiB, and must have the type bool.
     ///
     /// # Errors
     ///
-    /// Returns mistakes that are found without a request: an invalid name or regular expression, a syntax or type
+    /// Returns a mistake that can be found without a request: an invalid name or regular expression, a syntax or type
     /// error, or an unknown variable, function or field of `request`.
     pub fn compile(name: &str, expression: &str) -> Result<Self, ConditionError> {
         Self::compile_in(name, expression, &Scope::default())
     }
 
     pub(crate) fn compile_in(name: &str, expression: &str, scope: &Scope) -> Result<Self, ConditionError> {
-        // Kyverno has no rules for the names of conditions.
+        // Kyverno allows any name for a match condition.
         if scope.kyverno.is_none() {
             compile::check_name(name)?;
         }
@@ -91,12 +91,12 @@ impl MatchCondition {
         })
     }
 
-    /// Returns the name.
+    /// Returns the name of the condition.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the text of the expression.
+    /// Returns the text of the condition's expression.
     pub fn expression(&self) -> &str {
         &self.text
     }
@@ -108,7 +108,7 @@ impl PartialEq for MatchCondition {
     }
 }
 
-/// The compiled conditions of a stage, in the order of their evaluation.
+/// The compiled match conditions of a stage, in the order of their evaluation.
 #[derive(Debug)]
 pub struct CelConditions {
     conditions: Vec<MatchCondition>,
@@ -132,11 +132,11 @@ impl From<CelConditions> for MatchConditions {
 }
 
 impl CelConditions {
-    /// Returns the name of the first false condition; `None` if the request matches all conditions. As in
-    /// kube-apiserver, a false condition takes precedence over failed ones.
+    /// Returns the name of the first condition that is false; `None` if all conditions are true. As in kube-apiserver,
+    /// if one condition is false and another one fails, the false one decides.
     ///
-    /// An expression that calls the authorizer does not block its thread: it is evaluated again when the reply has
-    /// arrived. The cost limits allow two calls in an expression, and seven in all conditions of a stage.
+    /// An expression that calls the authorizer does not block its thread: when the reply has arrived, the expression is
+    /// evaluated again. The cost limits allow two calls in an expression, and seven in all conditions of a stage.
     ///
     /// # Errors
     ///
@@ -161,7 +161,8 @@ impl CelConditions {
     }
 }
 
-/// Returns the name of the first false condition. If none is false, the error contains the conditions that failed.
+/// Returns the name of the first condition that is false; `None` if all are true. If none is false and some failed, the
+/// error has those that failed.
 async fn first_false<'a>(
     machine: &mut Machine<'a>,
     conditions: &'a [MatchCondition],

@@ -21,28 +21,28 @@ pub(crate) use self::{
     run::Sources,
 };
 
-/// The cost limit of an expression, as in kube-apiserver.
+/// The cost limit of one expression, as in kube-apiserver.
 const EXPRESSION_COST: u64 = 1_000_000;
-/// The cost between two checks of the deadline. Evaluating this much takes less than a millisecond. A longer evaluation
-/// moves from a serving thread to a thread for long work.
+/// The cost between two checks of the deadline, which takes less than a millisecond to evaluate. An evaluation that
+/// costs more moves from its serving thread to a thread for long work.
 const DEADLINE_INTERVAL: u64 = 10_000;
 
 pub(crate) type Outcome<'a> = Result<Value<'a>, Fault>;
 
-/// The largest number of arguments of a function, including the receiver.
+/// The maximum number of arguments in a call of a function. The receiver counts as an argument.
 pub(crate) const MOST_ARGUMENTS: usize = 4;
 
 /// Evaluates the expressions of a stage for one request.
 pub(crate) struct Machine<'a> {
     variables: &'a Variables<'a>,
     definitions: &'a [Definition],
-    /// The values of the policy's variables that were used so far.
+    /// The values of the policy's variables, by index. A variable has no value until it is used.
     composed: Vec<Option<Result<Value<'a>, String>>>,
     pub(crate) answers: Answers,
     pub(crate) lookups: Lookups,
     locals: Vec<Value<'a>>,
     budget: u64,
-    /// The cost of the expressions that were evaluated since the task last yielded.
+    /// The cost of all expressions that were evaluated since the task yielded.
     unpaused: u64,
     meter: Meter,
     pub(crate) deadline: Deadline,
@@ -51,11 +51,12 @@ pub(crate) struct Machine<'a> {
 struct Meter {
     cost: u64,
     limit: u64,
-    /// The error if `limit` is exceeded. It names the limit of one expression, or of all expressions together.
+    /// The error for exceeding `limit`. It says whether the limit is that of one expression, or what is left for all
+    /// expressions together.
     exceeded: Halt,
     asked: u64,
     next_deadline_check: u64,
-    /// The work that does not yet amount to a unit of cost.
+    /// The work that has not been charged, because it does not amount to a cost of 1.
     work: u64,
 }
 
@@ -102,7 +103,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Adds to the cost, before the operation runs.
+    /// Charges the cost of an operation. This is called before the operation runs, so that an expensive one can be
+    /// refused.
     pub(crate) fn charge(&mut self, cost: u64) -> Result<(), Fault> {
         let meter = &mut self.meter;
         meter.cost = meter.cost.saturating_add(cost);
@@ -127,12 +129,12 @@ impl<'a> Machine<'a> {
         self.charge(cost)
     }
 
-    /// Charges for reading or copying this many bytes.
+    /// Charges the cost of reading or copying this many bytes.
     pub(crate) fn charge_bytes(&mut self, bytes: usize) -> Result<(), Fault> {
         self.charge((bytes as u64).div_ceil(10))
     }
 
-    /// Charges for visiting or copying this many items.
+    /// Charges the cost of visiting or copying this many items.
     pub(crate) fn charge_items(&mut self, items: usize) -> Result<(), Fault> {
         self.charge(items as u64)
     }
@@ -176,14 +178,14 @@ impl<'a> Machine<'a> {
             Value::Optional(Some(inner)) if parts.value => Ok((*inner).clone()),
             operand @ Value::Optional(Some(_)) => Ok(operand),
             Value::Optional(None) => self.evaluate(&parts.otherwise),
-            // As in cel-go, a value that is not optional counts as a present optional value.
+            // A value that is not optional counts as an optional value that is present, as in cel-go.
             operand => Ok(operand),
         }
     }
 
     #[inline(never)]
     fn part(&mut self, path: &'a Arc<str>, fields: &'a [Entry]) -> Outcome<'a> {
-        // Creating an object costs this much in addition to its fields.
+        // Creating an object has this cost, and each of its fields costs more.
         self.charge(40)?;
         self.charge_items(fields.len())?;
         let mut values = Vec::with_capacity(fields.len());
@@ -206,7 +208,7 @@ impl<'a> Machine<'a> {
         self.charge(1 + operand.lookup_cost())?;
         match operand {
             Value::Optional(None) => Ok(Value::Optional(None)),
-            // Selecting a field of an optional value results in an optional value.
+            // If the operand is an optional value, the selected field is an optional value, too.
             Value::Optional(Some(inner)) => {
                 Ok(field(&inner, &select.field)?.map_or(Value::Optional(None), Value::some))
             }
@@ -250,7 +252,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Evaluates `&&` or `||`. An operand with the value `decisive` decides, even if the other operand fails.
+    /// Evaluates `&&` or `||`. One operand with the value `decisive` decides, even if the other operand fails.
     #[inline(never)]
     fn decided(&mut self, sides: &'a [Expression; 2], decisive: bool) -> Outcome<'a> {
         let [one, other] = sides;
@@ -265,7 +267,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Evaluates an operand to a bool. The inner error is ignored if the other operand decides.
+    /// Evaluates an operand to a bool. The caller ignores the inner error if the other operand decides.
     fn truth(&mut self, expression: &'a Expression) -> Result<Result<bool, String>, Fault> {
         match self.evaluate(expression) {
             Ok(Value::Bool(value)) => Ok(Ok(value)),
@@ -294,7 +296,7 @@ impl<'a> Machine<'a> {
         }
         let before = self.meter.cost;
         let outcome = function.call(self, values.get(..arguments.len()).unwrap_or(&values))?;
-        // As in kube-apiserver, a call costs at least 1.
+        // A call costs at least 1, as in kube-apiserver.
         if self.meter.cost == before {
             self.charge(1)?;
         }
@@ -342,7 +344,7 @@ fn field<'a>(operand: &Value<'a>, name: &str) -> Result<Option<Value<'a>>, Fault
     match operand {
         Value::Map(map) => Ok(map.field(name)),
         Value::Part(part) => {
-            // An unset string field of a JSON Patch operation is empty, not absent.
+            // If a literal `JSONPatch{...}` does not set one of these string fields, the field is empty, not absent.
             let is_text = part.is_json_patch() && matches!(name, "op" | "path" | "from");
             let unset = is_text.then(|| Value::text(""));
             Ok(part.fields.field(name).or(unset))
@@ -352,7 +354,7 @@ fn field<'a>(operand: &Value<'a>, name: &str) -> Result<Option<Value<'a>>, Fault
     }
 }
 
-/// Returns the item of a list or map. The inner error means that the item is missing.
+/// Returns the item of a list or map with this index or key. The inner error means that there is no such item.
 fn item<'a>(operand: &Value<'a>, key: &Value<'a>) -> Result<Outcome<'a>, Fault> {
     match operand {
         Value::Map(map) => Ok(map.get(key).ok_or_else(|| Fault::no_key(&key_text(key)))),
@@ -360,7 +362,7 @@ fn item<'a>(operand: &Value<'a>, key: &Value<'a>) -> Result<Outcome<'a>, Fault> 
             let index = match key {
                 Value::Int(index) => usize::try_from(*index).ok(),
                 Value::Uint(index) => usize::try_from(*index).ok(),
-                // A number of any type may be an index if it is whole.
+                // A double may be an index if it has no fraction.
                 Value::Double(index) if index.fract() == 0.0 && *index >= 0.0 => Some(*index as usize),
                 Value::Double(_) => None,
                 _ => return Err(Fault::unsupported_index(key.kind())),
@@ -376,7 +378,7 @@ fn item<'a>(operand: &Value<'a>, key: &Value<'a>) -> Result<Outcome<'a>, Fault> 
 
 pub(crate) fn key_text(key: &Value<'_>) -> String {
     match key {
-        // Long keys are cut, because messages are not charged, and a loop may create many.
+        // A long key is cut, because a loop may create many messages with keys, and they are not charged.
         Value::String(text) => shortened(text, LONGEST_SHOWN).into_owned(),
         Value::Int(value) => value.to_string(),
         Value::Uint(value) => value.to_string(),
@@ -389,7 +391,7 @@ pub(crate) fn key_text(key: &Value<'_>) -> String {
 /// The maximum length of a key in a message, in bytes.
 const LONGEST_SHOWN: usize = 1024;
 
-/// Returns the value that an entry adds to a list or map; `None` for an optional entry without a value.
+/// Returns the value that an entry adds to a list or map literal; `None` for an optional entry whose value is absent.
 fn unwrap_optional(value: Value<'_>, optional: bool) -> Result<Option<Value<'_>>, Fault> {
     match value {
         Value::Optional(inner) if optional => Ok(inner.map(|inner| (*inner).clone())),

@@ -13,36 +13,38 @@ use crate::{
     variables::Uses,
 };
 
-/// A compiled policy. A [`PolicyCompiler`] compiles its parts in the order in which they are written.
+/// A compiled policy. A [`PolicyCompiler`] compiles the parts of a policy in the order in which they are written.
 #[derive(Debug, Default, PartialEq)]
 pub struct Policy {
     pub(crate) definitions: Vec<Definition>,
     pub(crate) uses: Uses,
     lookups: BTreeSet<ClusterKind>,
-    /// The conditions under which the policy applies to a request. All must be true.
+    /// The match conditions of the policy. It applies to a request if all of them are true.
     pub conditions: Vec<MatchCondition>,
-    /// The expressions that must be true.
+    /// The expressions that must be true for the request to be allowed.
     pub validations: Vec<Validation>,
-    /// The audit annotations: a key, and an expression that returns a string, or null to add none.
+    /// The audit annotations of the policy: a key, and an expression that returns a string, or null to add no
+    /// annotation.
     pub audit_annotations: Vec<(String, PolicyExpression)>,
-    /// The expressions that change the object, in order.
+    /// The expressions that change the object, in the order in which they are applied.
     pub mutations: Vec<PolicyExpression>,
 }
 
-/// An expression that must be true, and the denial if it is not.
+/// An expression that must be true, and the denial for a request for which it is not.
 #[derive(Debug, PartialEq)]
 pub struct Validation {
     /// The expression that must be true.
     pub expression: PolicyExpression,
-    /// The message of the denial. Default: a message that contains the expression.
+    /// The message of the denial. If it is missing, the denial has a message with the expression.
     pub message: Option<String>,
-    /// An expression for the message. `message` is used if the result is empty, too long or has several lines.
+    /// An expression that returns the message of the denial. If its result is empty, too long or has several lines,
+    /// `message` is used instead.
     pub message_expression: Option<PolicyExpression>,
-    /// The reason for the denial, which determines the status.
+    /// The reason for the denial, which determines the HTTP status.
     pub reason: DenialReason,
 }
 
-/// The reason for a denial.
+/// The reason for a denial, which stands for an HTTP status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DenialReason {
     /// The HTTP status 401.
@@ -60,7 +62,7 @@ keywords!(DenialReason, "reason": Unauthorized = "Unauthorized", Forbidden = "Fo
     RequestEntityTooLarge = "RequestEntityTooLarge");
 
 impl DenialReason {
-    /// Returns the HTTP status.
+    /// Returns the HTTP status code that belongs to the reason.
     pub fn code(self) -> u16 {
         match self {
             Self::Unauthorized => 401,
@@ -71,24 +73,24 @@ impl DenialReason {
     }
 }
 
-/// The purpose of an expression, which determines its type.
+/// The purpose of an expression in a policy, which determines the type of its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A variable, of any type.
+    /// A variable, whose value may have any type.
     Variable,
-    /// A validation, which returns a bool.
+    /// A validation, whose result is a bool.
     Validation,
-    /// A message, which returns a string.
+    /// A message, whose result is a string.
     Message,
-    /// An audit annotation, which returns a string or null.
+    /// An audit annotation, whose result is a string or null.
     Annotation,
-    /// A mutation `Object{...}`, which is merged into the object like server-side apply.
+    /// A mutation with a result `Object{...}`, which is merged into the object, as server-side apply does.
     ApplyConfiguration,
-    /// A mutation `[JSONPatch{op: ..., path: ...}]`.
+    /// A mutation with a result `[JSONPatch{op: ..., path: ...}]`.
     JsonPatch,
 }
 
-/// A compiled expression. Expressions with the same text and type are equal.
+/// A compiled expression of a policy. It is equal to another if text and type are equal.
 #[derive(Debug)]
 pub struct PolicyExpression {
     text: Box<str>,
@@ -101,13 +103,13 @@ impl PolicyExpression {
         &self.text
     }
 
-    /// Returns whether the expression returns a JSON Patch.
+    /// Returns whether the result of the expression is a JSON Patch.
     pub fn is_json_patch(&self) -> bool {
         matches!(self.checked.kind, Type::List(_))
     }
 
     /// Describes each value that the mutation would set and that does not fit this structure. Without a structure,
-    /// describes the values that fit no structure.
+    /// describes the values that would not fit any structure.
     pub fn misfits(&self, structure: Option<&Structure>) -> Vec<String> {
         let values = self.checked.set_values.iter();
         values.filter_map(|value| value.misfit(structure)).collect()
@@ -124,7 +126,7 @@ impl PartialEq for PolicyExpression {
     }
 }
 
-/// Compiles the parts of one policy.
+/// Compiles the conditions, variables and expressions of one policy.
 #[derive(Debug)]
 pub struct PolicyCompiler {
     scope: Scope,
@@ -132,7 +134,7 @@ pub struct PolicyCompiler {
 }
 
 impl PolicyCompiler {
-    /// Creates a compiler. `params` tells whether expressions may use `params`.
+    /// Creates a compiler. `params` says whether expressions may use the variable `params`.
     pub fn new(params: bool) -> Self {
         Self {
             scope: Scope {
@@ -144,8 +146,8 @@ impl PolicyCompiler {
         }
     }
 
-    /// Compiles expressions of a Kyverno policy, which may call Kyverno's functions, and use variables in match
-    /// conditions. With a `namespace`, the policy may look up only objects in that namespace.
+    /// Lets the compiler compile expressions of a Kyverno policy, which may call Kyverno's functions, and use variables
+    /// in match conditions. With a `namespace`, the policy may look up objects only in that namespace.
     #[must_use]
     pub fn of_kyverno(mut self, namespace: Option<&str>) -> Self {
         let namespace = namespace.map(Into::into);
@@ -161,7 +163,8 @@ impl PolicyCompiler {
         self
     }
 
-    /// Compiles a match condition. It may use `params`, and in a Kyverno policy also variables.
+    /// Compiles a match condition of the policy. It may use `params`. In a Kyverno policy, it may use the policy's
+    /// variables, too.
     ///
     /// # Errors
     ///
@@ -181,11 +184,12 @@ impl PolicyCompiler {
         Ok(condition)
     }
 
-    /// Compiles an expression, which may use the variables that were defined before.
+    /// Compiles an expression of the policy. It may use the variables that were defined before.
     ///
     /// # Errors
     ///
-    /// Returns an error for invalid syntax, an unknown name, a wrong type, or a result that the role does not allow.
+    /// Returns an error for invalid syntax, an unknown name, a wrong type, or a result whose type does not suit the
+    /// role.
     pub fn compile(&mut self, role: Role, text: &str) -> Result<PolicyExpression, ConditionError> {
         let wanted = match role {
             Role::Variable => vec![],
@@ -204,7 +208,7 @@ impl PolicyCompiler {
         })
     }
 
-    /// Returns whether a variable with this name is defined.
+    /// Returns whether the policy defines a variable with this name.
     pub fn is_defined(&self, name: &str) -> bool {
         self.policy.definitions.iter().any(|known| &*known.name == name)
     }
@@ -225,7 +229,8 @@ impl PolicyCompiler {
         });
     }
 
-    /// Declares `variables.name` without a value, to check later expressions. The policy then cannot be evaluated.
+    /// Declares `variables.name` without a value, so that later expressions can be checked. The policy cannot be
+    /// evaluated then.
     pub fn declare(&mut self, name: &str) {
         if let Some(variables) = &mut self.scope.variables {
             variables.push(DeclaredVariable {
@@ -236,7 +241,7 @@ impl PolicyCompiler {
         }
     }
 
-    /// Creates the policy from parts that this compiler has compiled.
+    /// Creates the policy from conditions and expressions that this compiler has compiled.
     pub fn finish(
         self,
         conditions: Vec<MatchCondition>,
@@ -255,7 +260,7 @@ impl PolicyCompiler {
 }
 
 impl Policy {
-    /// Iterates over the names and expressions of variables, in the order of their definitions.
+    /// Returns the names and expressions of the policy's variables, in the order of their definitions.
     pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
         self.definitions.iter().map(|known| (&*known.name, &*known.text))
     }
@@ -270,22 +275,23 @@ impl Policy {
         self.lookups.iter()
     }
 
-    /// Returns whether an expression may call the authorizer, so that the stage needs a cluster.
+    /// Returns whether an expression of the policy may call the authorizer, so that the stage needs a cluster.
     pub fn uses_authorizer(&self) -> bool {
         self.uses.authorizer
     }
 
-    /// Returns whether an expression reads the request's Namespace, which must be looked up in the cluster.
+    /// Returns whether an expression of the policy reads the request's Namespace, which must be looked up in the
+    /// cluster.
     pub fn uses_namespace(&self) -> bool {
         self.uses.namespace
     }
 
-    /// Returns whether an expression sends HTTP requests.
+    /// Returns whether an expression of the policy sends HTTP requests.
     pub fn uses_http(&self) -> bool {
         self.uses.http
     }
 
-    /// Returns a short text with the numbers of validations and mutations.
+    /// Returns a short text about the policy, with the numbers of its validations and mutations.
     pub fn summary(&self) -> String {
         let count = |number: usize, what: &str| match number {
             0 => None,

@@ -1,4 +1,4 @@
-//! Derives the types of objects from the schemas of their kinds.
+//! Derives the CEL types of objects from the schemas of their kinds.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,21 +12,22 @@ use crate::{
     types::{SchemaObject, Type, list, map},
 };
 
-/// The longest chain of references that is followed.
+/// The maximum length of a chain of schemas that refer to each other.
 const MOST_REFERENCES: usize = 64;
 
-/// The type of the objects of a kind, from an OpenAPI schema (of a CustomResourceDefinition or an API server).
+/// The CEL type of a kind's objects. It is derived from an OpenAPI schema of a CustomResourceDefinition or API server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectSchema(pub(crate) Type);
 
 impl ObjectSchema {
-    /// Returns the type of a kind's objects from their schema; `None` if the schema does not list their fields.
+    /// Returns the CEL type of a kind's objects from their schema; `None` if the schema does not list the objects'
+    /// fields.
     pub fn new(kind: &str, schema: &Json) -> Option<Self> {
         Components::new(&Map::new()).object(kind, schema)
     }
 }
 
-/// The schemas of an OpenAPI document, which may refer to each other. Each is converted to a type once.
+/// The schemas of an OpenAPI document, which may refer to each other. Each schema is converted to a CEL type once.
 #[derive(Debug)]
 pub struct Components<'a> {
     schemas: &'a Map<String, Json>,
@@ -35,7 +36,7 @@ pub struct Components<'a> {
 }
 
 impl<'a> Components<'a> {
-    /// Reads the schemas in the field `components.schemas`.
+    /// Reads the schemas in the field `components.schemas` of an OpenAPI document.
     pub fn new(schemas: &'a Map<String, Json>) -> Self {
         Self {
             schemas,
@@ -44,7 +45,8 @@ impl<'a> Components<'a> {
         }
     }
 
-    /// Returns the type of a kind's objects from their schema; `None` if the schema does not list their fields.
+    /// Returns the CEL type of a kind's objects from their schema; `None` if the schema does not list the objects'
+    /// fields.
     pub fn object(&mut self, kind: &str, schema: &Json) -> Option<ObjectSchema> {
         let Type::SchemaObject(found) = self.of_schema(kind, schema) else {
             return None;
@@ -62,7 +64,8 @@ impl<'a> Components<'a> {
         Structure::of_schema(kind, schema, self.schemas)
     }
 
-    /// Returns the type of a value at this path with this schema. If several types are possible, the result is dynamic.
+    /// Returns the CEL type of the value at this path, which has this schema. If several types are possible, the result
+    /// is dynamic.
     fn of_schema(&mut self, path: &str, schema: &Json) -> Type {
         let is_true = |name: &str| schema.get(name) == Some(&Json::Bool(true));
         let open = [
@@ -107,7 +110,8 @@ impl<'a> Components<'a> {
         }
     }
 
-    /// Returns the type to which a reference leads; dynamic if the schema is missing or refers to itself.
+    /// Returns the CEL type of the schema to which a reference leads. The type is dynamic if the schema is missing or
+    /// refers to itself.
     fn referred(&mut self, reference: &str) -> Type {
         let name = reference
             .strip_prefix("#/components/schemas/")
@@ -134,7 +138,8 @@ fn declared(name: String, fields: BTreeMap<String, Type>) -> Type {
     Type::SchemaObject(Arc::new(SchemaObject { name, fields }))
 }
 
-/// Returns the reference in a schema. If there is also a default, the reference is the only item of `allOf`.
+/// Returns the reference to another schema, which is either the field `$ref` or, if the schema has a default, the only
+/// item of `allOf`.
 pub(crate) fn reference(schema: &Json) -> Option<&str> {
     let only = || match schema.get("allOf")?.as_array()?.as_slice() {
         [only] => only.get("$ref"),
@@ -143,7 +148,7 @@ pub(crate) fn reference(schema: &Json) -> Option<&str> {
     schema.get("$ref").or_else(only)?.as_str()
 }
 
-/// Returns whether kube-apiserver converts values of this format to types other than strings and numbers.
+/// Returns whether kube-apiserver converts strings or numbers of this format to another type.
 fn is_converted(format: &Json) -> bool {
     let converted = ["byte", "date", "date-time", "duration", "int-or-string"];
     format.as_str().is_some_and(|format| converted.contains(&format))

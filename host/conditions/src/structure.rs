@@ -1,7 +1,7 @@
 //! The structure of objects: the fields of a kind, their types, and how server-side apply merges them.
 //!
-//! The structures of Kubernetes' own kinds are built in (`builtin.txt`). Other structures are read from OpenAPI schemas
-//! in definitions. For a kind without a schema, only the structure of `metadata` is known.
+//! The structures of Kubernetes' own kinds are built into the program (`builtin.txt`). Other structures are read from
+//! the OpenAPI schemas in definitions. For a kind without a schema, just the structure of `metadata` is known.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,7 +13,7 @@ mod check;
 mod merge;
 mod openapi;
 
-/// The structure of a kind's objects. Clones share the nodes.
+/// The structure of a kind's objects. Clones share its nodes.
 #[derive(Clone, PartialEq, Eq, derive_more::Debug)]
 // The debug output omits the nodes, because there are thousands.
 #[debug("Structure({root:?})")]
@@ -23,12 +23,12 @@ pub struct Structure {
 }
 
 impl Structure {
-    /// Returns the structure of one of Kubernetes' own kinds.
+    /// Returns the built-in structure of this kind; `None` if it is not one of Kubernetes' own kinds.
     pub fn builtin(kind: &GroupVersionKind) -> Option<Self> {
         builtin::find(kind)
     }
 
-    /// Iterates over Kubernetes' own kinds, in no particular order.
+    /// Returns Kubernetes' own kinds, in no particular order.
     pub fn builtin_kinds() -> impl Iterator<Item = &'static GroupVersionKind> {
         builtin::kinds()
     }
@@ -37,8 +37,8 @@ impl Structure {
         builtin::unknown()
     }
 
-    /// Returns whether an object has this field at a path such as `Object.spec`. In the path, a list stands for its
-    /// items. For an unknown path, returns true, because the unknown field in the path is reported instead.
+    /// Returns whether objects have this field at a path such as `Object.spec`. In the path, a list stands for its
+    /// items. If the path itself has an unknown field, returns true, because that field is reported instead.
     pub(crate) fn has_field(&self, path: &str, field: &str) -> bool {
         self.at(path).is_none_or(|at| at.member(field).is_some())
     }
@@ -64,34 +64,35 @@ enum Node {
         merge: ListMerge,
     },
     Map {
-        /// The name of the type, such as `PodSpec`; empty if it has none.
+        /// The name of the map's type, such as `PodSpec`; empty if the type has no name.
         name: Box<str>,
         fields: BTreeMap<Box<str>, Field>,
-        /// The index of the type of the values under keys that are not declared fields; `None` if such keys are not
+        /// The index of the node for the values of keys that are not declared fields; `None` if such keys are not
         /// allowed.
         values: Option<usize>,
-        /// Whether the map can only be replaced as a whole.
+        /// Whether server-side apply can only replace the map as a whole.
         atomic: bool,
     },
-    /// Any value. Maps in it are merged, and lists replaced.
+    /// A value of any type. If it contains maps, they are merged; if it contains lists, they are replaced.
     Any,
-    /// A part of unknown structure. Its lists are atomic, or merged like a list of the same name in a Pod.
+    /// A part of an object whose structure is unknown. A list in it is merged like a list of the same name in a Pod. If
+    /// a Pod has no such list, it is replaced as a whole.
     Unknown,
-    /// The index of a node in the built-in structures.
+    /// The node with this index in the built-in structures.
     Builtin(usize),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Field {
     kind: usize,
-    /// The default value. A list item that lacks this field has the default as its key.
+    /// The default value of a field that is a key of list items. If an item lacks the field, its key has this value.
     default: Option<Json>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scalar {
     String,
-    /// Bytes in base64.
+    /// A string that contains bytes in base64.
     Bytes,
     Bool,
     Int32,
@@ -102,15 +103,15 @@ enum Scalar {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ListMerge {
-    /// The list can only be replaced as a whole.
+    /// The list can only be replaced as a whole by server-side apply.
     Atomic,
-    /// The items are unique scalars.
+    /// The items of the list are scalars, each of which occurs once.
     Set,
-    /// The items are objects, which are merged if these keys are equal.
+    /// The items of the list are objects. Two items are merged if these fields are equal.
     Keys(Box<[Box<str>]>),
 }
 
-/// A position in a structure: a node, and the list into which the node's indices point.
+/// A node of a structure, and the list of nodes into which its indices point.
 #[derive(Clone, Copy)]
 struct Cursor<'s> {
     nodes: &'s [Node],
@@ -154,7 +155,8 @@ impl<'s> Cursor<'s> {
         }
     }
 
-    /// Returns the node of the items of a list or of nested lists; for other types, returns the node itself.
+    /// Returns the node of a list's items; for nested lists, that of the innermost list. If the node is not a list,
+    /// returns the node itself.
     fn items_or_self(self) -> Self {
         match self.node {
             Node::List { .. } => self.items().items_or_self(),

@@ -16,7 +16,7 @@ mod library;
 mod policies;
 mod refused;
 
-/// An authorizer that allows the listed actions, and records its calls.
+/// An authorizer that allows these actions, and records its calls.
 #[derive(Default)]
 struct Rules {
     allowed: Vec<AccessAttributes>,
@@ -117,8 +117,8 @@ async fn a_false_condition_takes_precedence_over_an_error() {
     const FALSE: &str = "false";
     const ERROR: &str = "object.missing == 1";
     let error = "expression 'object.missing == 1' resulted in error: no such key: missing";
-    // Source: the unit tests of kube-apiserver's matcher of match conditions, except rows about failure policies, which
-    // chains apply.
+    // The cases are from the unit tests of kube-apiserver's matcher of match conditions. Its cases about failure
+    // policies are left out, because they concern chains.
     let table: [(&str, &[&str], Result<Option<&str>, String>); 13] = [
         ("none", &[], Ok(None)),
         ("one true", &[TRUE], Ok(None)),
@@ -214,8 +214,8 @@ async fn the_authorizer_is_called_with_the_attributes_in_the_expression() {
         path: "/healthz".into(),
     };
     let account = "system:serviceaccount:shop:robot";
-    // (expression, allowed action, expected result, expected call of the authorizer); source: Kubernetes' authorization
-    // library.
+    // (expression, actions that the authorizer allows, expected result, expected calls of the authorizer). The source
+    // is Kubernetes' authorization library.
     let table = [
         (
             "authorizer.group('apps').resource('deployments').subresource('scale').namespace('x').name('y').check('get').allowed()",
@@ -331,7 +331,8 @@ async fn a_permission_check_fails_if_the_authorizer_fails_or_does_not_reply() {
 #[tokio::test]
 async fn the_third_call_of_the_authorizer_exceeds_the_cost_limit() {
     let rules = Rules::default();
-    // As in kube-apiserver, the cost limit of an expression allows two calls of the authorizer.
+    // The expression calls the authorizer three times, but the cost limit of an expression allows two calls, as in
+    // kube-apiserver.
     let three = conditions(&[(
         "three",
         "['a', 'b', 'c'].exists(verb, authorizer.path('/x').check(verb).allowed())",
@@ -344,7 +345,7 @@ async fn the_third_call_of_the_authorizer_exceeds_the_cost_limit() {
         "{failure}"
     );
     assert_eq!(rules.requests.lock().unwrap().len(), 2);
-    // The cost limit of all expressions together allows seven calls of the authorizer.
+    // The cost limit for all expressions of a stage together allows seven calls of the authorizer.
     let rules = Rules::default();
     let names: Vec<(String, String)> = (0..9)
         .map(|number| {

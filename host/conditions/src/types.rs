@@ -1,4 +1,4 @@
-//! The static types of expressions.
+//! The types of CEL expressions, as far as they are known before the evaluation.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -13,24 +13,25 @@ pub(crate) enum Type {
     Bytes,
     Duration,
     Timestamp,
-    /// The type of types, such as the result of `type(x)`.
+    /// The type of a value that is a type itself, such as the result of `type(x)`.
     Kind,
-    /// A type that is known only during evaluation, such as the type of a value in `object`.
+    /// The type of an expression whose type is known only during the evaluation, such as a field of `object`.
     Dyn,
-    /// A type that nothing determines, such as the value type of `optional.none()`, or the item type of `[]`.
+    /// The type of an expression that may have any type, because nothing determines it. Examples are the value of
+    /// `optional.none()`, and the items of `[]`.
     Free,
     List(Box<Type>),
     Map(Box<Type>, Box<Type>),
     Optional(Box<Type>),
-    /// A part of `request` or `namespaceObject`, whose fields are declared.
+    /// A record with declared fields: a part of `request` or `namespaceObject`.
     Record(Record),
-    /// A part of an object with a known schema.
+    /// A part of an object whose kind has a schema.
     SchemaObject(Arc<SchemaObject>),
     /// A type that has functions, but no fields.
     Opaque(&'static str),
-    /// A part of an object to apply, by its path, such as `Object.spec`. Its fields are dynamic.
+    /// A part of an object to apply, with a path such as `Object.spec`. The types of its fields are not checked.
     Part(Arc<str>),
-    /// A type parameter of a signature. A signature has at most two.
+    /// A type parameter of a function's signature, by index. A signature has at most two.
     Any(usize),
 }
 
@@ -46,10 +47,10 @@ pub(crate) const SEMVER: Type = Type::Opaque("kubernetes.Semver");
 pub(crate) const IMAGE: Type = Type::Opaque("kyverno.image");
 pub(crate) const JSON_PATCH: Type = Type::Opaque("JSONPatch");
 
-/// A part of an object, with the fields that its schema declares.
+/// A part of an object whose kind has a schema, with the fields that the schema declares.
 #[derive(Debug, PartialEq)]
 pub(crate) struct SchemaObject {
-    /// The path, which begins with the kind, such as `Widget.spec`.
+    /// The path of the part, which begins with the kind, such as `Widget.spec`.
     pub(crate) name: String,
     pub(crate) fields: BTreeMap<String, Type>,
 }
@@ -69,7 +70,7 @@ impl Type {
     }
 }
 
-/// The record types that kube-apiserver declares.
+/// The record types that kube-apiserver declares for expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     Request,
@@ -80,7 +81,7 @@ pub(crate) enum Record {
     NamespaceMetadata,
     NamespaceSpec,
     NamespaceStatus,
-    /// The variable `exceptions` of a Kyverno policy.
+    /// The type of the variable `exceptions` in a Kyverno policy.
     Exceptions,
 }
 
@@ -177,7 +178,8 @@ impl Bindings {
         }
     }
 
-    /// Replaces type parameters by the types to which they are bound. An unbound parameter becomes [`Type::Free`].
+    /// Replaces the type parameters in a signature's type by the types of a call's arguments. A parameter that no
+    /// argument determines becomes [`Type::Free`].
     pub(crate) fn apply(&self, to: &Type) -> Type {
         match to {
             Type::Any(index) => self.0.get(*index).cloned().flatten().unwrap_or(Type::Free),
@@ -189,7 +191,7 @@ impl Bindings {
     }
 }
 
-/// Returns a type to which the values of both types belong; `None` if the types exclude each other.
+/// Returns the type that includes the values of both types; `None` if the types exclude each other.
 pub(crate) fn join(one: &Type, other: &Type) -> Option<Type> {
     let nullable = |kind: &Type| {
         matches!(

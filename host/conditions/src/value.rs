@@ -1,4 +1,4 @@
-//! The values of expressions. Values from a request borrow from its objects.
+//! The values of CEL expressions. Values that come from a request borrow from its objects.
 
 use std::{net::IpAddr, ops::Deref, sync::Arc};
 
@@ -48,7 +48,7 @@ pub(crate) enum Value<'a> {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Part<'a> {
-    /// The name of the type, such as `Object.spec` or `JSONPatch`.
+    /// The type name of the part, such as `Object.spec` or `JSONPatch`.
     pub(crate) path: Arc<str>,
     pub(crate) fields: Map<'a>,
 }
@@ -115,7 +115,7 @@ impl<'a> FromIterator<Value<'a>> for List<'a> {
     }
 }
 
-/// A map from an object, or one that the expression created. It keeps the order of its entries.
+/// A map that is part of an object, or that an expression has created. It keeps the order of its entries.
 #[derive(Clone, Debug)]
 pub(crate) enum Map<'a> {
     Tree(&'a Members),
@@ -130,7 +130,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Returns the cost of finding a key. In a map that the expression created, all keys are compared.
+    /// Returns the cost of finding a key in the map. If an expression has created the map, all its keys are compared.
     pub(crate) fn lookup_cost(&self) -> u64 {
         match self {
             Self::Tree(_) => 0,
@@ -179,7 +179,7 @@ impl<'a> Map<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Creates the value of a part of an object. Whole numbers become ints, other numbers become doubles.
+    /// Creates the value of a part of an object. A whole number becomes an int, and a number with a fraction a double.
     pub(crate) fn from_tree(tree: &'a Tree) -> Self {
         match tree {
             Tree::Null => Self::Null,
@@ -194,7 +194,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Copies a tree to a value that borrows nothing.
+    /// Copies a part of an object to a value that borrows nothing from it.
     pub(crate) fn owned(tree: &Tree) -> Value<'static> {
         match tree {
             Tree::Null => Value::Null,
@@ -232,7 +232,7 @@ impl<'a> Value<'a> {
         Self::Optional(Some(Arc::new(value)))
     }
 
-    /// Returns the cost of finding a key in the value.
+    /// Returns the cost of finding a key in the value; 0 if the value is not a map.
     pub(crate) fn lookup_cost(&self) -> u64 {
         match self {
             Self::Map(map) => map.lookup_cost(),
@@ -269,7 +269,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns a number of any type, for comparisons; `None` for other values.
+    /// Returns a number of any CEL type for comparisons; `None` if the value is not a number.
     pub(crate) fn number(&self) -> Option<Number> {
         match self {
             Self::Int(value) => Some(Number::Whole(i128::from(*value))),
@@ -296,7 +296,7 @@ impl<'a> Value<'a> {
             (Self::Quantity(one), Self::Quantity(other)) => one == other,
             (Self::Format(one), Self::Format(other)) => one.name == other.name,
             (Self::Url(one), Self::Url(other)) => one == other,
-            // Comparisons ignore build metadata.
+            // The build metadata of versions is not compared.
             (Self::Semver(one), Self::Semver(other)) => one.cmp_precedence(other).is_eq(),
             (Self::Image(one), Self::Image(other)) => one == other,
             (Self::Decision(one), Self::Decision(other)) => one == other,
@@ -305,7 +305,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns whether comparing the value with a value of another type is an error, as it is for the types of
+    /// Returns whether it is an error to compare the value with a value of another type. It is for the types of
     /// Kubernetes' libraries.
     pub(crate) fn is_only_equal_to_its_kind(&self) -> bool {
         matches!(

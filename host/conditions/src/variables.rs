@@ -1,4 +1,4 @@
-//! The values of the variables that expressions can use.
+//! The values of the global variables that expressions can use.
 
 use std::sync::Arc;
 
@@ -39,7 +39,8 @@ impl Uses {
     }
 }
 
-/// The variables of an evaluation. Objects are borrowed, and other variables are created once.
+/// The values of the global variables in one evaluation. Objects are borrowed from the request. The values of other
+/// variables are created once.
 #[derive(Debug)]
 pub(crate) struct Variables<'a> {
     object: Option<&'a Object>,
@@ -53,7 +54,7 @@ pub(crate) struct Variables<'a> {
 }
 
 impl<'a> Variables<'a> {
-    /// No variables, for evaluating constants at compilation.
+    /// The values for an evaluation without variables, as for constants during compilation.
     pub(crate) const NONE: Variables<'static> = Variables {
         object: None,
         old_object: None,
@@ -122,7 +123,8 @@ fn tree(object: Option<&Object>) -> Value<'_> {
     object.map_or(Value::Null, |object| Value::from_tree(object.value()))
 }
 
-/// Creates a record. As in an AdmissionReview, empty fields are absent: `has` is false, and a selection fails.
+/// The fields from which a record is created. As in an AdmissionReview, empty fields are absent: `has` is false for
+/// them, and selecting them fails.
 struct Fields<'a>(Vec<(Value<'a>, Value<'a>)>);
 
 impl<'a> Fields<'a> {
@@ -205,7 +207,7 @@ fn texts(texts: &[String]) -> Value<'_> {
     Value::list(texts.iter().map(|text| Value::text(text)).collect())
 }
 
-/// Creates `namespaceObject` with kube-apiserver's fields and spelling. Empty fields are absent.
+/// Creates the value of `namespaceObject`, with the fields and the spelling of kube-apiserver. Empty fields are absent.
 fn namespace_value(namespace: &Json) -> Value<'_> {
     const METADATA: [(&str, &str); 12] = [
         ("name", "name"),

@@ -240,13 +240,14 @@ pub enum StageResult {
     Failed {
         /// The stage's failure.
         failure: Failure,
-        /// The failure policy that was applied.
+        /// The failure policy of the stage, which decides what the failure does to the request.
         policy: FailurePolicy,
     },
 }
 
 impl StageResult {
-    /// Returns the name in tables and metrics: `skipped`, `not-reached`, `allow`, `patch`, `deny` or `failed`.
+    /// Returns the name of the result in tables and metrics: `skipped`, `not-reached`, `allow`, `patch`, `deny` or
+    /// `failed`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Skipped(_) => "skipped",
@@ -259,35 +260,35 @@ impl StageResult {
     }
 }
 
-/// The reason why a stage does not apply to a request.
+/// The reason why a stage's hook is not called for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, derive_more::Display)]
 #[non_exhaustive]
 pub enum SkipReason {
-    /// The namespace selector does not match the request's namespace.
+    /// The stage's namespace selector does not match the namespace of the request.
     #[display("namespaceSelector does not match")]
     NamespaceSelector,
-    /// The object selector matches neither the object nor the old object.
+    /// The stage's object selector matches neither the new nor the old object.
     #[display("objectSelector does not match")]
     ObjectSelector,
     /// None of the stage's rules matches the request.
     #[display("no rule of the stage matches")]
     Rules,
-    /// A rule excludes the request.
+    /// One of the stage's rules for exclusion matches the request.
     #[display("a rule of the stage excludes it")]
     Excluded,
     /// A match condition of the stage is false.
     #[display("a match condition is false")]
     MatchCondition,
-    /// A stage that takes precedence selects the request.
+    /// A stage of another chain that takes precedence over this stage selects the request.
     #[display("another stage takes precedence")]
     Precedence,
-    /// The request is a dry run, and the stage has side effects.
+    /// The request is a dry run, and the stage's hook has side effects.
     #[display("a stage with side effects is not called in a dry run")]
     DryRun,
     /// An operator has temporarily disabled the stage.
     #[display("the stage is disabled")]
     Disabled,
-    /// An exception matches the request. The row of the trace names it.
+    /// An exception from the stage matches the request. The stage's row in the trace names it.
     #[display("an exception matches")]
     Exception,
 }

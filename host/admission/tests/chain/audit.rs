@@ -29,7 +29,7 @@ async fn a_stage_in_audit_mode_is_recorded_and_changes_nothing() {
     }
 }
 
-/// Even a very slow stage in mode `Audit` is in the trace, and does not delay the other stages.
+/// A stage in mode `Audit` may be very slow. It gets its row in the trace, but the other stages do not wait for it.
 #[tokio::test(start_paused = true)]
 async fn a_stage_in_audit_mode_does_not_delay_other_stages() {
     use Script::*;
@@ -105,7 +105,7 @@ async fn a_stage_in_audit_mode_does_not_delay_other_stages() {
     }
 }
 
-/// A stage in mode `Audit` is also called again if it asks for reinvocation.
+/// A stage in mode `Audit` that asks for reinvocation is called again after a change, like other stages.
 #[tokio::test]
 async fn a_stage_in_audit_mode_sees_the_object_as_of_its_turn() {
     let denies = |key: &str| {
@@ -131,7 +131,8 @@ async fn a_stage_in_audit_mode_sees_the_object_as_of_its_turn() {
             ("b", 1, "skipped"),
             ("label", 1, "patch"),
             ("b", 1, "deny"),
-            // A stage is not called again if the first round skipped it, or if nothing changed after its call.
+            // The other calls in mode `Audit` have no second row: the first round skipped the stage, or nothing changed
+            // after the call.
             ("a", 2, "deny"),
         ]
     );

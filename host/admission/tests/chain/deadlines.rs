@@ -30,7 +30,8 @@ fn failure_of(outcome: &Outcome) -> &Failure {
     }
 }
 
-/// All threads for long work are busy at first, so an evaluation that needs one of them does not end in its first poll.
+/// All threads for long work are busy at first. So if the evaluation waits for one of them, it does not end in its
+/// first poll.
 #[tokio::test]
 async fn a_large_patch_is_applied_on_another_thread() {
     let copies: Vec<Value> = (0..35)
@@ -87,9 +88,10 @@ async fn a_stage_ends_at_its_timeout_or_the_requests_deadline() {
     use FailurePolicy::{Fail, Ignore};
     use Script::*;
     let second = 1000;
-    // (case, the request's time in ms, [(script, timeout in ms, failure policy)] of the stages, words of the trace,
-    // refusal). As in kube-apiserver, a call gets the smaller of its timeout and the request's remaining time; when no
-    // time is left, the request fails under any policy, and later hooks are not called.
+    // (case, the request's time in ms, stages, expected results in the trace, expected refusal). A stage is (script of
+    // its hook, timeout in ms, failure policy). As in kube-apiserver, a call may take the smaller of its timeout and
+    // the request's remaining time. When no time is left, the request is refused under any failure policy, and later
+    // hooks are not called.
     let table: Vec<(&str, u64, Vec<(Script, u64, FailurePolicy)>, &[&str], &str)> = vec![
         (
             "within both",

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// The object that a stage returns must have keys in the canonical spelling, no duplicate keys, and the same identity.
+/// The object that a stage returns must have keys in the canonical spelling and no duplicate keys, and its identity
+/// must not change.
 #[tokio::test]
 async fn the_result_of_a_verdict_must_satisfy_the_rules_for_incoming_objects() {
     use Script::{Patch, Replace};
@@ -107,7 +108,7 @@ async fn the_result_of_a_verdict_must_satisfy_the_rules_for_incoming_objects() {
                 _ => None,
             };
             assert_eq!(kind, expected, "{case}: {outcome:?}");
-            // Applying the patch to the original gives the same object, in the canonical spelling.
+            // `summary` asserts that the patch turns the original object into the object of the outcome.
             summary(&outcome);
             let object = outcome.object.unwrap();
             assert_eq!(

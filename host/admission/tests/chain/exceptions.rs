@@ -1,4 +1,4 @@
-//! Stages that are disabled or have exceptions.
+//! Stages that are disabled, or from which exceptions exempt requests.
 
 use std::time::SystemTime;
 
@@ -10,7 +10,7 @@ fn after(seconds: u64) -> Moment {
     Moment(SystemTime::now() + Duration::from_secs(seconds))
 }
 
-/// A condition with a fixed result.
+/// A match condition with a fixed result.
 struct Condition(Result<bool, Failure>);
 
 #[async_trait]
@@ -53,7 +53,7 @@ async fn outcome(stage: Stage, request: Request) -> Outcome {
     run(vec![stage], request, Duration::from_secs(1)).await
 }
 
-/// Returns the name of the exception in the only row of the trace.
+/// Returns the name of the exception that exempts the request. The trace must have a single row.
 fn passed_by(outcome: &Outcome) -> Option<&str> {
     let [row] = &*outcome.trace else {
         panic!("{:?}", outcome.trace);
@@ -153,7 +153,7 @@ async fn an_exception_matches_only_if_all_its_parts_match() {
         ),
     ];
     for (field, change, texts, expected) in fields {
-        // The parts of this exception match the request, until `change` replaces the tested one.
+        // All fields of this exception match the request. `change` then replaces the field that is tested.
         let mut exception = Exception::new("legacy", after(3600));
         exception.rules = vec![
             Rule::for_operations([Operation::Create]),
@@ -209,7 +209,7 @@ async fn an_exception_applies_while_its_conditions_are_true_and_it_has_not_expir
     }
 }
 
-/// An exception is recorded for a stage that applies, or if it cannot be determined whether the stage applies.
+/// An exception is recorded if the stage applies, or if the checks whether it applies failed.
 #[tokio::test]
 async fn a_stage_that_does_not_apply_is_skipped_without_recording_an_exception() {
     let exception = Exception::new("legacy", after(3600));

@@ -6,7 +6,7 @@ use admittance_admission::{Formula, Group};
 
 use super::*;
 
-/// A member that records its calls.
+/// A member of a group, which records its calls.
 struct Member {
     name: &'static str,
     script: Script,
@@ -21,7 +21,8 @@ impl Hook for Member {
     }
 }
 
-/// Creates a group of the members `a`, `b` and so on. Also returns the list to which each called member adds its name.
+/// Creates a group with the members `a`, `b` and so on. Also returns a list, to which each member adds its name when it
+/// is called.
 fn group(formula: Formula, scripts: Vec<Script>) -> (Group, Arc<Mutex<Vec<&'static str>>>) {
     let calls = Arc::new(Mutex::default());
     let members = ["a", "b", "c"].into_iter().zip(scripts).map(|(name, script)| {
@@ -54,7 +55,7 @@ async fn only_members_on_which_the_formula_depends_are_called() {
     use Script::{Allow, Deny, Fail};
     let (a, b, c) = (Formula::Member(0), Formula::Member(1), Formula::Member(2));
     let trap = || Fail(FailureKind::Trap);
-    // (formula, members, called members, verdict)
+    // (formula of the group, scripts of its members, names of the called members, expected verdict)
     for (formula, scripts, called, verdict) in [
         (a.clone(), vec![Allow], "a", "allow"),
         (a.clone(), vec![Deny("x")], "a", "deny"),
@@ -71,7 +72,7 @@ async fn only_members_on_which_the_formula_depends_are_called() {
             "ab",
             "deny",
         ),
-        // A member is called only once.
+        // In the next row, the formula contains `a` twice, but `a` is called once.
         (
             and(a.clone(), or(b.clone(), a.clone())),
             vec![Allow, Deny("x")],
@@ -96,7 +97,7 @@ async fn only_members_on_which_the_formula_depends_are_called() {
             "",
             "allow",
         ),
-        // A failure counts only if the verdict depends on it.
+        // In the next rows, members fail. The group fails only if its verdict depends on a failed member.
         (or(a.clone(), b.clone()), vec![trap(), Allow], "ab", "allow"),
         (and(a.clone(), b.clone()), vec![trap(), Deny("x")], "ab", "deny"),
         (or(a.clone(), b.clone()), vec![trap(), Deny("x")], "ab", "failed"),
@@ -104,7 +105,7 @@ async fn only_members_on_which_the_formula_depends_are_called() {
         (and(a.clone(), b.clone()), vec![Allow, trap()], "ab", "failed"),
         (not(a.clone()), vec![trap()], "a", "failed"),
         (equal(a.clone(), b.clone()), vec![trap(), Allow], "a", "failed"),
-        // The group has no member with this index.
+        // The formula of this row refers to a member that the group does not have.
         (c.clone(), vec![Allow], "", "failed"),
     ] {
         let case = format!("{formula:?}");
@@ -165,7 +166,7 @@ async fn a_group_keeps_the_warnings_annotations_and_failures_of_its_members() {
         "{:?}",
         response.audit_annotations
     );
-    // Setting a label to its current value does not change the object.
+    // This member sets a label to the value that it has already, which does not count as a change.
     let same = add("/metadata/labels/inject", json!("yes"));
     let (unchanged, _) = group(Formula::Member(0), vec![same]);
     let response = unchanged.admit(&request, deadline()).await.unwrap();

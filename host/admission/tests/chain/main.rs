@@ -1,4 +1,4 @@
-//! Evaluations of chains, with one row for each case.
+//! Evaluations of requests by chains. Most tests are tables with one row for each case.
 
 #![expect(
     clippy::unwrap_used,
@@ -38,7 +38,7 @@ enum Script {
     Allow,
     Warn(&'static str),
     Patch(Value),
-    /// The text of a patch, which may be invalid.
+    /// Changes the object with this patch, whose text may be invalid.
     Raw(String),
     Replace(Value),
     Deny(&'static str),
@@ -127,7 +127,7 @@ async fn run(stages: Vec<Stage>, request: Request, budget: Duration) -> Outcome 
     evaluation.outcome()
 }
 
-/// Returns the words of the trace, the message of the refusal, and the changes of the object.
+/// Returns the results in the trace, the message of the refusal, and the changes of the object.
 fn summary(outcome: &Outcome) -> (Vec<&'static str>, String, Value) {
     let words = outcome.trace.iter().map(|row| row.result.as_str()).collect();
     let refusal = match &outcome.decision {

@@ -18,7 +18,8 @@ async fn a_stage_is_called_if_its_selectors_match() {
     let object = |text: &str| Object::parse(text).unwrap();
     let labelled = || Some(object(r#"{"metadata":{"labels":{"inject":"yes"}}}"#));
     let bare = || Some(object(r#"{"metadata":{}}"#));
-    // (case, selector, object, old object, called); source: kube-apiserver's object predicate.
+    // (case, object selector, object, old object, whether the stage is called). The source is kube-apiserver's object
+    // predicate.
     let table = [
         (
             "empty selector, no object",
@@ -65,7 +66,8 @@ async fn a_stage_is_called_if_its_selectors_match() {
         let word = if called { "allow" } else { "skipped" };
         assert_eq!(outcome.trace[0].result.as_str(), word, "{case}");
     }
-    // As in kube-apiserver, the second stage is not called, because the first removes the label that selects it.
+    // The first stage removes the label that selects the second stage. As in kube-apiserver, the second stage is then
+    // not called.
     let removes = Script::Patch(json!([{"op": "remove", "path": "/metadata/labels/inject"}]));
     let mut second = Stage::new("second", Script::Deny("no"));
     second.spec.object_selector = on_label("inject");
@@ -124,7 +126,8 @@ async fn a_stage_yields_to_a_stage_that_takes_precedence() {
             name,
         )))
     };
-    // (namespaces and objects of the other stage, whether this stage is called for a Pod in prod with `inject: yes`)
+    // (namespaces that the preceding stage selects, objects that it selects, whether the other stage is called). The
+    // request is for a Pod in `prod` with the label `inject: yes`.
     for (namespaces, objects, called) in [
         (None, label("inject", "yes"), false),
         (None, label("inject", "no"), true),

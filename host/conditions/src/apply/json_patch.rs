@@ -1,5 +1,5 @@
-//! Applies JSON Patches of policies like kube-apiserver's library, which is more lenient than RFC 6902: `replace` adds
-//! a missing key, and negative indexes count from the end.
+//! Applies the JSON Patches of policies in the same way as the library that kube-apiserver uses. The library is more
+//! lenient than RFC 6902: `replace` adds a missing key, and negative indexes count from the end.
 
 use std::mem;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use super::failed;
 
-/// The reason why an operation cannot be applied.
+/// The reason why an operation of a JSON Patch cannot be applied.
 enum Problem {
     Test,
     Other(String),
@@ -149,12 +149,13 @@ impl Operation {
     }
 }
 
-/// Returns the error message for an operation whose path does not exist.
+/// Returns the message for an operation of a JSON Patch whose path does not exist.
 fn missing(operation: &str, what: &str, path: &str) -> String {
     format!("{operation} operation does not apply: doc is missing {what}: {path}: {MISSING}")
 }
 
-/// Returns the object or array at the end of the path, and the last segment. Skips text before the first `/`.
+/// Returns the object or array that contains the value at the path, and the last segment of the path. Text before the
+/// first `/` is skipped.
 fn find<'d>(document: &'d mut Json, path: &str) -> Option<(&'d mut Json, String)> {
     let (_, path) = path.split_once('/')?;
     let (parts, key) = match path.rsplit_once('/') {

@@ -1,4 +1,4 @@
-//! Checks variables, fields and indexes.
+//! Checks the variables, field selections and indexes in expressions.
 
 use cel::common::ast::{Expr, IdedExpr};
 
@@ -61,7 +61,8 @@ impl Checker<'_> {
         )
     }
 
-    /// Checks `variables.x`; returns `None` if the expression may not use variables.
+    /// Checks a use of the policy's variable `variables.x`; returns `None` if the expression may not use such
+    /// variables.
     fn composed(&mut self, node: u64, name: &str) -> Option<Typed> {
         let variables = self.scope.variables.as_ref()?;
         let found = variables
@@ -75,7 +76,7 @@ impl Checker<'_> {
             );
             return Some(fail(node, message));
         };
-        // A variable is evaluated where it is first used, so its depth adds to the current depth.
+        // The variable's expression is evaluated here if this is its first use, so its nesting adds to the current one.
         let height = self.depth + known.height;
         if height > MAX_DEPTH {
             return Some(Err(Mistake::TooDeep { limit: MAX_DEPTH }));
@@ -84,7 +85,8 @@ impl Checker<'_> {
         Some(Ok((Expression::Composed(index), known.kind.clone())))
     }
 
-    /// Returns whether the node is the global variable `wanted`, and not a macro's variable with the same name.
+    /// Returns whether the node is the global variable `wanted`. It is not if a macro has a variable with the same
+    /// name.
     pub(super) fn is_global(&self, node: &IdedExpr, wanted: &str) -> bool {
         matches!(&node.expr, Expr::Ident(name) if name == wanted) && self.local(wanted).is_none()
     }
@@ -199,7 +201,7 @@ pub(super) fn json_patch_field(field: &str) -> Option<Type> {
     }
 }
 
-/// Returns the type with this name; `None` if expressions may not refer to a type by this name.
+/// Returns the name if it is that of a basic CEL type, which an expression can use as a value; `None` otherwise.
 fn type_named(name: &str) -> Option<&'static str> {
     "bool int uint double string bytes list map null_type type optional_type"
         .split(' ')

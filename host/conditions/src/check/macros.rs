@@ -1,4 +1,4 @@
-//! Checks macros, which bind variables for their arguments.
+//! Checks macros, whose arguments may use the variables that the macro binds.
 
 use cel::common::ast::{Expr, IdedExpr};
 
@@ -12,7 +12,7 @@ use crate::{
 /// The name of the variable in which kube-apiserver's macros accumulate their result.
 const ACCUMULATOR: &str = "__result__";
 
-/// The arguments of a macro, by purpose.
+/// The arguments of a macro call, by purpose.
 struct MacroCall<'a> {
     kind: EachKind,
     variable: &'a IdedExpr,
@@ -85,7 +85,7 @@ fn transformed(node: u64, kind: EachKind, item: Type, key: Type, result: Type) -
 }
 
 impl Checker<'_> {
-    /// Checks a macro; returns `None` if the call is not a macro.
+    /// Checks a call if it is a macro; returns `None` if it is not.
     pub(super) fn macro_call(
         &mut self,
         node: u64,
@@ -159,7 +159,7 @@ impl Checker<'_> {
         Ok(Some((Expression::Each(Box::new(each)), checked)))
     }
 
-    /// Checks Kyverno's `cel.bind(variable, value, body)` as a macro over the list `[value]`.
+    /// Checks Kyverno's `cel.bind(variable, value, body)`. It is compiled like `[value].map(variable, body)[0]`.
     pub(super) fn bind(&mut self, variable: &IdedExpr, value: &IdedExpr, body: &IdedExpr) -> Typed {
         let name = variable_name(variable)?;
         let (value, kind) = self.check(value)?;

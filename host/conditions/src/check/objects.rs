@@ -14,7 +14,7 @@ use crate::{
     value::{Map, Text, Value},
 };
 
-/// The type names with dots that expressions may use.
+/// The names of types that contain dots and may occur in expressions.
 const QUALIFIED: [&str; 9] = [
     "google.protobuf.Timestamp",
     "google.protobuf.Duration",
@@ -41,7 +41,7 @@ struct CheckedField<'a> {
 #[derive(Debug)]
 pub(crate) enum SetValue {
     Field {
-        /// The path of the object, such as `Object.spec`.
+        /// The path of the object that has the field, such as `Object.spec`.
         path: Box<str>,
         name: Box<str>,
         kind: Type,
@@ -53,7 +53,7 @@ pub(crate) enum SetValue {
 }
 
 impl SetValue {
-    /// Describes why the value does not fit this structure; returns `None` if it fits.
+    /// Describes why the value that a mutation sets does not fit this structure; returns `None` if it fits.
     pub(crate) fn misfit(&self, structure: Option<&Structure>) -> Option<String> {
         match self {
             Self::Field { path, name, kind } => field_misfit(path, name, kind, structure),
@@ -75,8 +75,8 @@ fn field_misfit(path: &str, name: &str, kind: &Type, structure: Option<&Structur
     structure.refused(path, name, &sample(kind)?)
 }
 
-/// Returns the path that a JSON Patch operation sets, and the value. Unknown parts of the value are null, which fits
-/// every type. Returns `None` if path or operation are not literals, or if the operation sets nothing.
+/// Returns the path and the value that an operation of a JSON Patch sets. Parts of the value that are not literals are
+/// null, which fits every type. Returns `None` if path or operation are not literals, or if the operation sets nothing.
 fn set_path(fields: &[CheckedField<'_>]) -> Option<SetValue> {
     let field = |name: &str| fields.iter().find(|field| field.name == name);
     let literal = |name: &str| match &field(name)?.value {
@@ -114,14 +114,14 @@ fn known_parts(value: &Expression, kind: &Type) -> Json {
             let item = |item: &Item| known_parts(&item.value, &Type::Dyn);
             items.iter().map(item).collect()
         }
-        // The object may be empty here, because each of its fields is checked as a `SetValue::Field`.
+        // The object counts as empty here, because each of its fields is checked separately, as a `SetValue::Field`.
         Expression::Part(..) => serde_json::Map::new().into(),
         Expression::Constant(Value::Bool(value)) => (*value).into(),
         _ => sample(kind).unwrap_or_default(),
     }
 }
 
-/// Returns the type of the items of a list, or of the innermost of nested lists. Returns any other type unchanged.
+/// Returns the item type of a list; for nested lists, that of the innermost list. Returns any other type unchanged.
 fn item(kind: &Type) -> &Type {
     match kind {
         Type::List(items) => item(items),
@@ -132,7 +132,7 @@ fn item(kind: &Type) -> &Type {
 fn sample(kind: &Type) -> Option<Json> {
     Some(match kind {
         Type::Bool => true.into(),
-        // The sample of a double is a whole number, because a double without a fraction fits an integer field.
+        // A double may fit an integer field if it has no fraction, so a whole number stands for doubles, too.
         Type::Int | Type::Uint | Type::Double => 1.into(),
         Type::String => "".into(),
         Type::Map(..) | Type::Part(_) => serde_json::Map::new().into(),
@@ -193,7 +193,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks the fields of an object. `wanted` returns the required type of a field; `None` allows any type.
+    /// Checks the fields of an object literal. `wanted` returns the type that a field must have; `None` allows any
+    /// type.
     fn object_fields<'a>(
         &mut self,
         object: &'a StructExpr,
@@ -232,7 +233,8 @@ impl Checker<'_> {
         Ok(fields)
     }
 
-    /// Checks a literal of a well-known protobuf type, such as `Int64Value` or `Timestamp`. CEL converts it to a value.
+    /// Checks a literal of a well-known protobuf type, such as `Int64Value` or `Timestamp`. CEL converts such a literal
+    /// to a plain value.
     fn well_known(&mut self, node: u64, name: &str, object: &StructExpr) -> Typed {
         let known = |kind: Type| (kind.clone(), vec![("value", kind)]);
         let moment = || vec![("seconds", Type::Int), ("nanos", Type::Int)];

@@ -1,4 +1,4 @@
-//! Kubernetes' authorization library, whose variable `authorizer` lets expressions check permissions.
+//! Kubernetes' authorization library. With its variable `authorizer`, expressions check permissions.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,10 +16,10 @@ use crate::{
     value::Value,
 };
 
-/// The cost of a call of the authorizer, as in Kubernetes. The limit of an expression allows two calls.
+/// The cost of a call of the authorizer, as in Kubernetes. The cost limit of an expression allows two calls.
 const QUESTION_COST: u64 = 350_000;
 
-/// A permission check that an expression is building.
+/// A permission check that an expression has built so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AccessCheck {
     /// The user whose permission is checked; `None` for the request's user.
@@ -27,12 +27,12 @@ pub(crate) struct AccessCheck {
     target: Target,
 }
 
-/// The target of the permission check so far.
+/// The part of a permission check that says what the user wants to access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Target {
     Unset,
     Group(String),
-    /// A path or a resource, still without a verb.
+    /// A path or a resource. The verb is added when the check is complete.
     Attributes(AccessAttributes),
 }
 
@@ -70,7 +70,7 @@ impl AccessCheck {
         }
     }
 
-    /// Copies the check with another target, and charges for copying it and `text`.
+    /// Copies the permission check with another target. Charges for the copied texts, and for `text`.
     fn with_target(
         &self,
         machine: &mut Machine<'_>,
@@ -114,7 +114,7 @@ impl AccessCheck {
         }
     }
 
-    /// Completes the check with this verb; returns `None` if it has no target.
+    /// Returns the complete permission check with this verb; `None` if the check has no target.
     pub(crate) fn question(&self, verb: &str) -> Option<Question> {
         let Target::Attributes(attributes) = &self.target else {
             return None;
@@ -139,7 +139,8 @@ pub(crate) struct Question {
 
 pub(crate) type Answer = Result<Access, AuthorizerError>;
 
-/// The authorizer's replies during one evaluation. The list is short, because each call is expensive.
+/// The authorizer's replies during one evaluation. They are searched one by one: there are few, because each call is
+/// expensive.
 #[derive(Debug, Default)]
 pub(crate) struct Answers(Vec<(Question, Arc<Answer>)>);
 
@@ -245,7 +246,8 @@ fn register_checks(library: &mut Library) {
     ] {
         library.member::<(ResourceCheck, Str), ResourceCheck>(field, move |machine, (check, text)| {
             if field.ends_with("Selector") {
-                // Kubernetes charges a fixed cost, and as if every second byte of the selector began a requirement.
+                // Kubernetes charges a fixed cost for a selector, and assumes that every second byte of it begins a
+                // requirement.
                 machine.charge(10)?;
                 machine.charge_items(text.len().saturating_mul(25))?;
             }

@@ -53,10 +53,11 @@ fn charge_list(machine: &mut Machine<'_>, items: usize) -> Result<(), Fault> {
     machine.charge_items(items)
 }
 
-/// The cost of a call that creates a list.
+/// The cost of a function call that creates a list.
 const LIST_COST: u64 = 11;
 
-/// Charges for comparing all items of a list with each other. As in kube-apiserver, item sizes do not matter.
+/// Charges for comparing each item of a list with each other item. As in kube-apiserver, the sizes of the items do not
+/// matter.
 fn charge_comparisons(
     machine: &mut Machine<'_>,
     items: usize,
@@ -163,7 +164,8 @@ fn unwrapped<'a>(machine: &mut Machine<'a>, list: &List<'a>) -> Result<List<'a>,
     Ok(values.into_iter().collect())
 }
 
-/// Replaces nested lists by their items, down to this depth, without recursion, because objects may nest deeply.
+/// Replaces the lists in a list by their items, down to this depth. It does not use recursion, because lists in an
+/// object may be nested deeply.
 fn flatten<'a>(machine: &mut Machine<'a>, list: &List<'a>, depth: usize) -> Result<List<'a>, Fault> {
     charge_list(machine, list.len())?;
     let mut flat = Vec::new();
@@ -180,7 +182,7 @@ fn flatten<'a>(machine: &mut Machine<'a>, list: &List<'a>, depth: usize) -> Resu
     Ok(flat.into_iter().collect())
 }
 
-/// Sorts items by keys, which must have one comparable type.
+/// Sorts items by their keys. All keys must have the same type, which must have an order.
 pub(crate) fn sorted<'a>(
     machine: &mut Machine<'a>,
     items: Vec<Value<'a>>,
@@ -201,7 +203,7 @@ pub(crate) fn sorted<'a>(
     Ok(pairs.into_iter().map(|(_, item)| item).collect())
 }
 
-/// Returns the order of two values for sorting; `None` if their type is not comparable.
+/// Returns the order of two keys for sorting; `None` if their type has no order.
 fn total_order(one: &Value<'_>, other: &Value<'_>) -> Option<Ordering> {
     Some(match (one, other) {
         (Value::Bool(one), Value::Bool(other)) => one.cmp(other),
@@ -216,7 +218,8 @@ fn total_order(one: &Value<'_>, other: &Value<'_>) -> Option<Ordering> {
     })
 }
 
-/// Registers `isSorted`, `min`, `max` and `sum`. The item types of dynamic lists are known only during evaluation.
+/// Registers `isSorted`, `min`, `max` and `sum`. If a list is dynamic, the type of its items is known only during the
+/// evaluation.
 fn lists(library: &mut Library) {
     use Type::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
     let ordered = [Bool, Int, Uint, Double, String, Bytes, Duration, Timestamp];

@@ -20,7 +20,7 @@ pub(super) fn register(library: &mut Library) {
     library.global::<(i64,), i64>("int", |_, (value,)| Ok(value));
     library.global::<(u64,), i64>("int", |_, (value,)| some_or(value.try_into().ok(), OVERFLOW));
     library.global::<(f64,), i64>("int", |_, (value,)| {
-        // A double cannot represent the bounds exactly, so the bounds are excluded.
+        // The largest integer has no exact double, so a double must be smaller than the nearest one.
         some_or((value.abs() < i64::MAX as f64).then_some(value as i64), OVERFLOW)
     });
     library.global::<(Str,), i64>("int", |machine, (text,)| parse(machine, &text, "ParseInt"));
@@ -96,7 +96,7 @@ fn utf8<'a>(machine: &mut Machine<'a>, bytes: &[u8]) -> Result<Text<'a>, Fault> 
     )
 }
 
-/// Formats a double in the shortest form, as Go does: `1.5`, `1e+06`.
+/// Formats a double as Go does in its shortest form, such as `1.5` or `1e+06`.
 pub(super) fn go_float(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
@@ -116,7 +116,7 @@ pub(super) fn go_float(number: f64) -> String {
     }
 }
 
-/// Parses a number. An error has the message of Go's `strconv` function with this name.
+/// Parses a number. If that fails, the error has the message of the function of Go's `strconv` that `function` names.
 fn parse<T: FromStr>(machine: &mut Machine<'_>, text: &str, function: &str) -> Result<T, Fault> {
     machine.charge_bytes(text.len())?;
     text.parse()

@@ -1,4 +1,4 @@
-//! The functions `format` and `strings.quote` of CEL's strings extension. Numbers have Go's format for English.
+//! The functions `format` and `strings.quote` of CEL's strings extension. Numbers are formatted as Go does for English.
 
 use std::{collections::HashMap, fmt::Write};
 
@@ -16,7 +16,7 @@ use crate::{
     value::{List, Map, Value},
 };
 
-/// The default number of decimals of `%f` and `%e`.
+/// The number of decimals of `%f` and `%e` if the format does not say it.
 const PRECISION: usize = 6;
 
 pub(super) fn register(library: &mut Library) {
@@ -29,7 +29,7 @@ pub(super) fn register(library: &mut Library) {
     });
 }
 
-/// The conversion after a `%` in a format.
+/// The kind of a placeholder in a format, such as `%d`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Clause {
     String,
@@ -46,7 +46,7 @@ enum Piece<'t> {
     Clause(Clause),
 }
 
-/// Splits a format into its parts, up to the first invalid part, which is an error.
+/// Splits a format into texts and placeholders. It ends at the first invalid placeholder, which is an error.
 fn pieces(format: &str) -> impl Iterator<Item = Result<Piece<'_>, String>> {
     let mut rest = format;
     std::iter::from_fn(move || {
@@ -129,7 +129,7 @@ impl Clause {
         format!("error during formatting: {takes}, was given {kind}")
     }
 
-    /// Returns whether this clause can format a value of this type. A dynamic value may have any type.
+    /// Returns whether a placeholder of this kind can format a value of this type. A dynamic value may have any type.
     fn takes(self, kind: &Type) -> bool {
         use Type::{
             Bool, Bytes, Double, Duration, Dyn, Free, Int, Kind, List, Map, Null, String, Timestamp, Uint,
@@ -153,7 +153,8 @@ impl Clause {
                     | Uint
             ),
             Self::Decimal | Self::Octal => matches!(kind, Int | Uint),
-            // A string may be NaN or infinity, which is known only during evaluation.
+            // A string is accepted, because it may be `NaN` or an infinity. Its value is known only during the
+            // evaluation.
             Self::Fixed(_) | Self::Scientific(_) => matches!(kind, Double | String),
             Self::Binary => matches!(kind, Int | Uint | Bool),
             Self::Hex { .. } => matches!(kind, Int | Uint | String | Bytes),
@@ -161,8 +162,8 @@ impl Clause {
     }
 }
 
-/// Checks a literal format against a literal list, like kube-apiserver. `items` has the types of the list's items by
-/// node.
+/// Checks a call of `format` during compilation, if both the format and the list of arguments are literals, as
+/// kube-apiserver does. `items` has the types of the list's items, by the ID of the list's node.
 pub(crate) fn check(
     target: Option<&IdedExpr>,
     arguments: &[IdedExpr],
@@ -280,7 +281,7 @@ fn hex(machine: &mut Machine<'_>, bytes: &[u8]) -> Result<String, Fault> {
     }))
 }
 
-/// Formats a value as `%s` does. Values inside lists and maps are formatted as CEL literals.
+/// Formats a value as the placeholder `%s` does. Values inside lists and maps are formatted as CEL literals.
 fn write_value<'a>(
     machine: &mut Machine<'a>,
     value: &Value<'a>,

@@ -17,7 +17,7 @@ pub(crate) struct Format {
     pub(crate) name: &'static str,
     function: &'static str,
     check: fn(&str) -> Vec<String>,
-    /// The approximate length of the format's regular expression, from which the cost is computed.
+    /// The approximate length of the regular expression that defines the format. The cost of a check depends on it.
     size: u64,
 }
 
@@ -101,7 +101,7 @@ pub(super) fn register(library: &mut Library) {
     });
 }
 
-/// A format that is defined by a regular expression, with examples for messages.
+/// A regular expression that defines a format, with a description and examples for messages.
 struct Rule {
     regex: LazyLock<Regex>,
     written: &'static str,
@@ -258,8 +258,8 @@ fn qualified_name(text: &str) -> Vec<String> {
     wrong
 }
 
-/// If a prefix ends with a dash, replaces its last two characters by `a`, like Kubernetes. The dash is valid, because
-/// the name continues after the prefix.
+/// Prepares a prefix for a check as a whole name. If it ends with a dash, its last two characters are replaced by `a`,
+/// as in Kubernetes: the dash is valid, because the name continues after the prefix.
 fn masked(text: &str) -> String {
     match text.strip_suffix('-') {
         Some(front) if !front.is_empty() => {
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn named_formats_accept_and_reject_the_same_strings_as_in_kubernetes() {
-        // Source: the tests of Kubernetes' format library.
+        // The cases are from the tests of Kubernetes' format library.
         let long = "a".repeat(64);
         for (name, good, bad, why) in [
             (

@@ -1,4 +1,4 @@
-//! Kyverno's `http.Get` and `http.Post`, which send requests that the host grants to policies.
+//! Kyverno's `http.Get` and `http.Post`, which send HTTP requests that the host grants to Kyverno policies.
 
 use admittance_admission::{Deadline, HttpGrant, HttpRequest, PolicyHttp, ResponseRecorder, move_if_long};
 use serde_json::{Value as Json, json};
@@ -15,9 +15,9 @@ use crate::{
     value::{Map, Value},
 };
 
-/// The maximum size of a request's body, in bytes.
+/// The maximum size of the body of a policy's HTTP request, in bytes.
 const LONGEST_BODY: usize = 1 << 20;
-/// The sender of requests, and the configuration key that grants them, for messages.
+/// For messages about a missing grant: the sender of the request, and the configuration key that grants requests.
 const POLICY: (&str, &str) = ("a policy", "`pluginHttp.kyverno` of the configuration");
 
 #[derive(Clone, Debug, PartialEq)]
@@ -67,7 +67,7 @@ fn send<'a>(
             let written = Writer::new(LONGEST_BODY, machine.deadline).json(body);
             let mut text = written.map_err(|failure| Fault::error(failure.message))?;
             machine.charge_bytes(text.len())?;
-            // In Kyverno, the body ends with a line feed.
+            // Kyverno writes a line feed at the end of the body.
             text.push('\n');
             text.into_bytes()
         }
@@ -83,8 +83,8 @@ fn send<'a>(
 }
 
 impl HttpLookup {
-    /// Returns the response as Kyverno does. If the body is a JSON object, `statusCode` is added to it. Otherwise, the
-    /// result is an object with the fields `body` and `statusCode`.
+    /// Sends the request, and returns the response as Kyverno does. If the body is a JSON object, `statusCode` is added
+    /// to it. Otherwise the result is an object with the fields `body` and `statusCode`.
     pub(super) async fn find(
         &self,
         http: Option<&PolicyHttp>,
@@ -101,7 +101,7 @@ impl HttpLookup {
         let sent = request.send(grant, &*http.sender, recorder, deadline).await;
         let answer = sent.map_err(|error| failed(error.to_string()))?;
         move_if_long(answer.body.len()).await;
-        // As in Go's decoder, anything after the body's first JSON value is ignored.
+        // The first JSON value in the body counts. What follows it is ignored, as by Go's decoder.
         let mut values = serde_json::Deserializer::from_slice(&answer.body).into_iter::<Json>();
         let body = with_doubles(values.next().and_then(Result::ok).unwrap_or_default());
         let result = match body {

@@ -11,14 +11,14 @@ use crate::machine::{Fault, Machine};
 const DEFAULT_REGISTRY: &str = "index.docker.io";
 const DEFAULT_TAG: &str = "latest";
 
-/// A complete reference to an image.
+/// A reference to an image, in which missing parts have been replaced by their defaults.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ImageName {
     registry: String,
     repository: String,
-    /// The tag; empty if the reference has a digest.
+    /// The tag of the image; empty if the reference has a digest.
     tag: String,
-    /// The digest; empty if the reference has none.
+    /// The digest of the image; empty if the reference has none.
     digest: String,
 }
 
@@ -45,7 +45,8 @@ pub(super) fn register(library: &mut Library) {
     }
 }
 
-/// Parses a reference to an image. The outer error means that the cost limit is exceeded.
+/// Parses a reference to an image. The inner error is about the reference. The outer error means that the cost limit is
+/// exceeded.
 fn read(machine: &mut Machine<'_>, text: &str) -> Result<Result<ImageName, String>, Fault> {
     machine.charge_bytes(text.len())?;
     Ok(ImageName::parse(text))

@@ -31,16 +31,16 @@ use crate::{
 };
 
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
-/// Parsing a byte of JSON, YAML or a certificate costs this many times as much as reading it.
+/// The factor by which parsing a byte of JSON, YAML or a certificate costs more than reading it.
 const TREE_COST: usize = 16;
-/// The maximum length of a text that `json.marshal` and `gzip.decompress` return, in bytes.
+/// The maximum length of the texts that `json.marshal` and `gzip.decompress` return, in bytes.
 const LONGEST: usize = 1 << 20;
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Returns the reason why a function of Kyverno cannot be called; `None` if it can be called.
+/// Returns the reason why this program does not support a function of Kyverno; `None` if it supports the function.
 pub(crate) fn refusal(space: &str, name: &str) -> Option<&'static str> {
     Some(match (space, name) {
         ("http", "Client" | "client") => {
@@ -117,8 +117,8 @@ fn register_texts(library: &mut Library) {
     });
     library.global::<(Str,), Dyn>("yaml.parse", |machine, (text,)| {
         parsed(machine, &text, |text| {
-            // With nested aliases, a short text can have a huge result. The limit keeps the work in proportion to the
-            // charged cost.
+            // In YAML with nested aliases, a short text can have a huge result. The limit keeps the work in proportion
+            // to the cost that is charged for the text.
             let repeated = text.len().saturating_mul(TREE_COST);
             let options = serde_saphyr::options! {
                 budget: serde_saphyr::budget! { max_total_scalar_bytes: repeated },
@@ -131,7 +131,8 @@ fn register_texts(library: &mut Library) {
         parsed(machine, &text, x509::decode)
     });
     library.global::<(A,), Str>("json.marshal", |machine, (value,)| {
-        // The length is known only after writing, so a part of the cost of the longest text is charged first.
+        // The length is known only after writing. So that writing is not free, a part of the cost of the longest text
+        // is charged first.
         machine.charge_bytes(LONGEST / 16)?;
         let written = Writer::new(LONGEST, machine.deadline).json(&value);
         let text = written.map_err(|failure| Fault::error(failure.message))?;
@@ -157,7 +158,8 @@ fn register_texts(library: &mut Library) {
         Ok(bytes.into())
     });
     library.global::<(Bytes,), Str>("gzip.decompress", |machine, (bytes,)| {
-        // The length is known only after decompressing, so a part of the cost of the longest text is charged first.
+        // The length is known only after decompressing. So that this is not free, a part of the cost of the longest
+        // text is charged first.
         machine.charge_bytes(LONGEST / 16)?;
         let mut text = String::new();
         let mut reader = MultiGzDecoder::new(&*bytes).take(LONGEST as u64 + 1);
@@ -177,7 +179,7 @@ fn parsed<'a>(machine: &mut Machine<'a>, text: &str, parse: fn(&str) -> Result<J
     Ok(Value::owned(&with_doubles(tree)))
 }
 
-/// Returns the tree as Go decodes it, with every number as a floating-point number.
+/// Returns the tree as Go decodes it: every number is a floating-point number.
 pub(super) fn with_doubles(tree: Json) -> Json {
     match tree {
         Json::Number(number) => number.as_f64().into(),
@@ -193,7 +195,7 @@ pub(super) fn with_doubles(tree: Json) -> Json {
 fn register_times(library: &mut Library) {
     library.global::<(), OffsetDateTime>("time.now", |_, ()| Ok(Moment::now().0.into()));
     library.global::<(OffsetDateTime, Duration), OffsetDateTime>("time.truncate", |_, (time, unit)| {
-        // Go's zero time is in the year 1.
+        // The start of the year 1, which is the zero time from which Go truncates times, in nanoseconds since 1970.
         const YEAR_ONE: i128 = -62_135_596_800 * 1_000_000_000;
         let nanos = time.unix_timestamp_nanos();
         let whole = match unit {
@@ -209,8 +211,8 @@ fn register_times(library: &mut Library) {
     });
 }
 
-/// Returns a map from the field `key` of each item in `keys` to the field `value` of the item in `values` that has the
-/// same index.
+/// Returns a map with an entry for each index. The key is the field `key` of that item of `keys`, and the value is the
+/// field `value` of that item of `values`.
 fn merged<'a>(
     machine: &mut Machine<'a>,
     keys: &List<'a>,

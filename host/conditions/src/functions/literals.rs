@@ -1,11 +1,11 @@
-//! Formats numbers the way Go formats them for English, and quotes strings.
+//! Formats numbers as Go does for English, and quotes strings.
 
 use std::{fmt::Write, iter::repeat_n};
 
-/// The largest number of decimals to request from Rust's formatter. Further decimals are appended as zeros.
+/// The maximum number of decimals that Rust's formatter is asked for. If more are wanted, zeros are appended.
 const EXACT: usize = 1100;
 
-/// Formats a number with commas between thousands.
+/// Formats a number in decimal notation, with commas between thousands.
 pub(super) fn fixed(number: f64, precision: usize) -> String {
     if let Some(text) = not_finite(number) {
         return text;
@@ -24,7 +24,7 @@ pub(super) fn fixed(number: f64, precision: usize) -> String {
         }
         grouped.push(digit);
     }
-    // Zero has no sign.
+    // Negative zero is written without a sign.
     let sign = if number < 0.0 { "-" } else { "" };
     format!("{sign}{grouped}{decimals}")
 }
@@ -32,11 +32,11 @@ pub(super) fn fixed(number: f64, precision: usize) -> String {
 /// Formats a number in scientific notation, such as `1.052033×10⁰³`.
 pub(super) fn scientific(number: f64, precision: usize) -> String {
     if let Some(text) = not_finite(number) {
-        // Like Go, this pads the text to the number of decimals.
+        // Go pads the text with blanks to the number of decimals.
         return format!("{text:>width$}", width = precision.min(EXACT));
     }
     let exact = precision.min(EXACT);
-    // Negative zero has no sign.
+    // Negative zero is written without a sign.
     let number = if number == 0.0 { 0.0 } else { number };
     let text = format!("{number:.exact$e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -63,7 +63,7 @@ pub(super) fn scientific(number: f64, precision: usize) -> String {
     format!("{mantissa}{zeros}\u{d7}10{sign}{raised}")
 }
 
-/// Formats NaN and infinities; returns `None` for other numbers.
+/// Formats NaN and infinities; returns `None` for finite numbers.
 fn not_finite(number: f64) -> Option<String> {
     if number.is_nan() {
         Some("NaN".to_owned())
@@ -74,7 +74,8 @@ fn not_finite(number: f64) -> Option<String> {
     }
 }
 
-/// Puts a text in double quotes. Go's `%q` escapes all unprintable characters, `strings.quote` only some of them.
+/// Puts a text in double quotes. With `as_go`, all unprintable characters are escaped, as by Go's `%q`; otherwise some
+/// of them, as by `strings.quote`.
 pub(super) fn quote(text: &str, as_go: bool) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

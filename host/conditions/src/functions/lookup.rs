@@ -1,4 +1,4 @@
-//! Kyverno's `resource.Get` and `resource.List`, which read objects of the cluster.
+//! Kyverno's `resource.Get` and `resource.List`, which read objects from the cluster.
 
 use admittance_admission::{
     ClusterKind, ClusterQuery, Deadline, LabelSelector, RecordedCluster, Requirement,
@@ -17,10 +17,10 @@ use crate::{
     value::{Map, Value},
 };
 
-/// The cost of a lookup. The limit of an expression allows twenty.
+/// The cost of a lookup by an expression. The cost limit of the expression allows twenty lookups.
 const LOOKUP_COST: u64 = 50_000;
 
-/// The lookup of a value that the request does not contain. Equal lookups are made only once.
+/// The lookup of a value that the request does not contain. If an evaluation needs equal lookups, it makes one of them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Lookup {
     Objects(ObjectLookup),
@@ -35,7 +35,8 @@ pub(crate) struct ObjectLookup {
     labels: LabelSelector,
 }
 
-/// The values that one evaluation has looked up. The list is short, because lookups are expensive.
+/// The values that one evaluation has looked up. They are searched one by one: there are few, because each lookup is
+/// expensive.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups(Vec<(Lookup, Result<Value<'static>, String>)>);
 
@@ -52,8 +53,8 @@ pub(crate) fn is_lookup(name: &str) -> bool {
     )
 }
 
-/// Returns the kind of objects that a lookup reads, from its first arguments: the version and the plural. Both must be
-/// literals, because the host must be permitted to read each kind before the policy runs.
+/// Returns the kind of the objects that a lookup reads. Its first two arguments are the version and the plural. Both
+/// must be literals, because before the policy runs, it must be known which kinds the host needs permission to read.
 pub(crate) fn kind_of(arguments: &[Expression]) -> Result<ClusterKind, String> {
     let [
         Expression::Constant(Value::String(version)),
@@ -76,7 +77,7 @@ pub(crate) fn kind_of(arguments: &[Expression]) -> Result<ClusterKind, String> {
 }
 
 impl Lookup {
-    /// Looks up the value. An error becomes the error of the expression.
+    /// Looks up the value. If this fails, the error becomes the error of the expression.
     pub(crate) async fn find(
         &self,
         sources: &Sources<'_>,
@@ -91,7 +92,8 @@ impl Lookup {
         }
     }
 
-    /// Returns the value if it has been looked up. Otherwise returns a fault that pauses the evaluation for the lookup.
+    /// Returns the value if the evaluation has looked it up already. Otherwise returns a fault, which interrupts the
+    /// evaluation until the value is looked up.
     pub(super) fn value<'a>(self, machine: &mut Machine<'a>) -> Outcome<'a> {
         machine.charge_question(LOOKUP_COST)?;
         let known = machine.lookups.0.iter().find(|(known, _)| *known == self);
@@ -103,7 +105,8 @@ impl Lookup {
 }
 
 impl ObjectLookup {
-    /// Looks up an object (null if it does not exist) or a list with `items`. An error becomes the expression's error.
+    /// Looks up objects. With a name, the result is the object, or null if it does not exist; without a name, it is a
+    /// list with `items`. If the lookup fails, the error becomes the error of the expression.
     async fn find(
         &self,
         cluster: Option<RecordedCluster<'_>>,

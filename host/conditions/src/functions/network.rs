@@ -52,7 +52,7 @@ pub(super) fn register(library: &mut Library) {
     library.member::<(IpNet,), i64>("prefixLength", |_, (network,)| Ok(network.prefix_len().into()));
 }
 
-/// Parses an address. As in Kubernetes, an IPv4 address in IPv6 notation is invalid.
+/// Parses an IP address. As in Kubernetes, an IPv4 address in IPv6 notation is invalid.
 fn parse_ip(text: &str) -> Option<IpAddr> {
     let address: IpAddr = text.parse().ok()?;
     match address {
@@ -61,7 +61,8 @@ fn parse_ip(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// Parses a network. Leading zeros, which `ipnet` accepts, are refused. Bits after the prefix are kept.
+/// Parses a network in CIDR notation. A prefix length with leading zeros is refused, although `ipnet` accepts it. The
+/// bits of the address after the prefix are kept.
 fn parse_cidr(text: &str) -> Option<IpNet> {
     let (address, prefix) = text.split_once('/')?;
     let is_decimal = prefix.bytes().all(|byte| byte.is_ascii_digit());
@@ -95,7 +96,7 @@ fn is_link_local_unicast(address: IpAddr) -> bool {
     }
 }
 
-/// Returns whether an address is a global unicast address. As in Go, this includes private addresses.
+/// Returns whether an address is a global unicast address. As in Go, private addresses are global unicast addresses.
 fn is_global_unicast(address: IpAddr) -> bool {
     let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
     !(is_broadcast

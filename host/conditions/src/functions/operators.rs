@@ -16,7 +16,7 @@ use crate::{
 
 const INT_OVERFLOW: &str = "integer overflow";
 const UINT_OVERFLOW: &str = "unsigned integer overflow";
-/// The largest number of items that are copied without additional cost.
+/// The number of items up to which a list is copied without additional cost.
 const SHORT_LIST: usize = 64;
 const DURATION_OVERFLOW: &str = "duration overflow";
 const TIMESTAMP_OVERFLOW: &str = "timestamp overflow";
@@ -45,7 +45,8 @@ pub(super) fn register(library: &mut Library) {
         Ok([&*one, &*other].concat().into())
     });
     library.global::<(ListOf<A>, ListOf<A>), ListOf<A>>("_+_", |machine, (one, other)| {
-        // kube-apiserver copies nothing, and charges only the call. Here, copies of long lists are charged.
+        // kube-apiserver concatenates lists without copying them, and charges only the call. Here the items are copied,
+        // so long lists are charged.
         let length = one.len() + other.len();
         if length > SHORT_LIST {
             machine.charge_items(length)?;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::{Library, some_or, typed::Str};
 
-/// An amount as a multiple of 10^-9. As in Kubernetes, smaller fractions are rounded up.
+/// A quantity as a multiple of 10^-9. As in Kubernetes, smaller fractions are rounded up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Quantity(i128);
 
 const ONE: i128 = 1_000_000_000;
 const INVALID: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
-/// The maximum length of a text. Longer amounts are too large or needlessly precise.
+/// The maximum length of a quantity's text, in bytes. A longer quantity is too large or needlessly precise.
 const LONGEST: usize = 64;
 
 impl Quantity {
@@ -31,7 +31,8 @@ impl Quantity {
         if whole.is_empty() && part.is_empty() || part.contains('.') {
             return None;
         }
-        // The amount is the digits times a power of ten (for the decimal point and the suffix) times a power of two.
+        // The quantity is the number of its digits times a power of ten (for the decimal point and the suffix) times a
+        // power of two (for the suffix).
         let (twos, tens) = scale(suffix)?;
         let all_digits = format!("{whole}{part}");
         let digits = all_digits.trim_start_matches('0');
@@ -44,7 +45,7 @@ impl Quantity {
         let amount = match u32::try_from(places) {
             Ok(places) => digits.checked_mul(10_i128.checked_pow(places)?)?,
             Err(_) => match 10_i128.checked_pow(places.unsigned_abs()) {
-                // Like Kubernetes, this rounds away from zero.
+                // A smaller fraction is rounded away from zero, as in Kubernetes.
                 Some(power) => digits / power + i128::from(digits % power != 0),
                 None => 1,
             },
@@ -61,7 +62,7 @@ impl Quantity {
     }
 }
 
-/// Returns the exponents of two and ten that a suffix means.
+/// Returns the exponents of two and ten that the suffix of a quantity means, such as 10 and 0 for `Ki`.
 fn scale(suffix: &str) -> Option<(u32, i32)> {
     Some(match suffix {
         "n" => (0, -9),
@@ -99,7 +100,7 @@ pub(super) fn register(library: &mut Library) {
         machine.charge_bytes(text.len())?;
         some_or(Quantity::read(&text).map(Arc::new), INVALID)
     });
-    // As in Kubernetes, `sign` is a global function, not a member.
+    // In Kubernetes, `sign` is a global function, unlike the rest of the library's functions.
     library.global::<(Quantity,), i64>("sign", |_, (amount,)| Ok(amount.0.signum() as i64));
     library.member::<(Quantity,), bool>("isInteger", |_, (amount,)| Ok(amount.whole().is_some()));
     library.member::<(Quantity,), i64>("asInteger", |_, (amount,)| {

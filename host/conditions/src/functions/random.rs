@@ -10,9 +10,9 @@ use crate::{
     value::Text,
 };
 
-/// The maximum length of a text, in bytes.
+/// The maximum length of a random text, in bytes.
 const LONGEST: usize = 4096;
-/// The largest number of repetitions that `*`, `+` and `{n,}` add to their minimum.
+/// The maximum number of repetitions that are added to the minimum of `*`, `+` and `{n,}`, which have no maximum.
 const MOST_REPETITIONS: u32 = 32;
 
 pub(super) fn text<'a>(machine: &mut Machine<'_>, pattern: &str) -> Result<Text<'a>, Fault> {
@@ -58,7 +58,8 @@ fn generate(machine: &mut Machine<'_>, pattern: &Hir, text: &mut String) -> Resu
     Ok(())
 }
 
-/// Chooses a character of the class, a printable ASCII one if possible; returns `None` if the class is empty.
+/// Chooses a random character of the class: a printable ASCII character if the class has one. Returns `None` if the
+/// class is empty.
 fn choose(machine: &mut Machine<'_>, class: &Class) -> Result<Option<char>, Fault> {
     let ranges: Vec<(char, char)> = match class {
         Class::Unicode(class) => class.iter().map(|range| (range.start(), range.end())).collect(),

@@ -15,10 +15,11 @@ use crate::{
     value::{List, Text, Value},
 };
 
-/// The cost of compiling a pattern that is not a literal in the expression.
+/// The cost of compiling a regular expression during an evaluation, because it is not a literal.
 const COMPILE_COST: u64 = 10_000;
 
-/// The type of a pattern argument, which is a string or a pattern that was compiled with the expression.
+/// The type of an argument that is a regular expression: a string, or a pattern that was compiled together with the
+/// expression.
 struct Re;
 
 impl CelType for Re {
@@ -80,7 +81,8 @@ pub(super) fn register_for_kyverno(library: &mut Library) {
     });
 }
 
-/// Replaces each match in the text. In the replacement, `\1` is the match's first group.
+/// Replaces the matches of a pattern in the text, at most `times` of them. In the replacement, `\1` stands for the
+/// match's first group.
 fn replace<'a>(
     machine: &mut Machine<'_>,
     text: &str,
@@ -89,7 +91,7 @@ fn replace<'a>(
     times: usize,
 ) -> Result<Text<'a>, Fault> {
     let most = text.len().saturating_add(1).min(times);
-    // A group may match the whole text, so each replacement may contain the whole text.
+    // A group of the pattern may match the whole text, so each replacement may be as long as the text.
     machine.charge_bytes(most.saturating_mul(by.len().saturating_add(text.len())))?;
     let pattern = compiled(machine, text, pattern)?;
     let mut replacement = String::with_capacity(by.len());
@@ -109,7 +111,7 @@ fn replace<'a>(
             },
         }
     }
-    // The crate `regex` takes 0 for no limit.
+    // For no limit, the crate `regex` takes 0.
     let count = if times == usize::MAX { 0 } else { times };
     Ok(match times {
         0 => text.to_owned().into(),
@@ -139,7 +141,8 @@ fn extract_all<'a>(
     Ok(found.map(|found| Value::string(found.as_str())).collect())
 }
 
-/// Returns the compiled pattern, and charges for compiling and searching.
+/// Returns the compiled pattern, and charges for compiling it (unless it is compiled already) and for searching the
+/// text.
 fn compiled(machine: &mut Machine<'_>, text: &str, pattern: &Value<'_>) -> Result<Arc<Pattern>, Fault> {
     let pattern = match pattern {
         Value::Pattern(pattern) => Arc::clone(pattern),
@@ -160,7 +163,7 @@ fn find_all<'a>(
     pattern: &Value<'_>,
     times: usize,
 ) -> Result<List<'a>, Fault> {
-    // In the worst case, there is a match at every character.
+    // In the worst case, the pattern matches at every character.
     machine.charge_items(text.len().saturating_add(1).min(times).saturating_mul(3))?;
     let pattern = compiled(machine, text, pattern)?;
     let found = pattern.regex.find_iter(text).take(times);
@@ -174,7 +177,8 @@ pub(crate) struct Pattern {
     weight: u64,
 }
 
-/// The size limits of compiled patterns, in bytes. The smallest sufficient one determines the cost per character.
+/// The size limits with which a literal pattern is compiled, in bytes. The cost per character depends on the smallest
+/// limit that suffices.
 const SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// The size limit of a pattern that is compiled during an evaluation, in bytes.
 const LARGEST_DYNAMIC: usize = 64 << 10;
@@ -200,7 +204,8 @@ impl Pattern {
                 .nest_limit(DEEPEST)
                 .build()
                 .map(|regex| {
-                    // kube-apiserver charges only for a pattern's length. Here, a large compiled pattern costs more.
+                    // kube-apiserver charges for the length of a pattern. Here, a pattern that is large when compiled
+                    // costs more.
                     let weight = (source.len() as u64).div_ceil(4).max((*size as u64) >> 10);
                     Self { regex, weight }
                 })
@@ -212,20 +217,21 @@ impl Pattern {
         outcome.map_err(|error| wrong(in_words_of_go(source, &error)))
     }
 
-    /// Returns the cost of searching a text of this many bytes.
+    /// Returns the cost of searching a text of this many bytes for the pattern.
     pub(crate) fn cost(&self, length: usize) -> u64 {
         ((length as u64 + 1).div_ceil(10)).saturating_mul(self.weight)
     }
 }
 
 /// Translates a regular expression from Go's syntax to that of the crate `regex`. In Go, `\d`, `\w`, `\s` and `\b` are
-/// ASCII, `\Q..\E` quotes, a brace that does not begin a count is literal, and so are `[`, `&` and `~` inside a class.
-/// Go rejects a repetition of a repetition, and a count above 1000.
+/// ASCII, and `\Q..\E` quotes. A brace that does not begin a count is literal, and so are `[`, `&` and `~` inside a
+/// class. Go rejects a repetition of a repetition, and a count above 1000.
 fn from_go(source: &str) -> Result<String, String> {
     let mut out = String::with_capacity(source.len() + 16);
     let mut rest = source;
     let mut class = false;
-    // If a repetition ends where `rest` begins, the text from the start of that repetition.
+    // The rest of the pattern from the start of a repetition such as `*`, if that repetition ends where `rest` begins.
+    // Go refuses another repetition there.
     let mut repetition: Option<&str> = None;
     while let Some(character) = rest.chars().next() {
         let after = rest.get(character.len_utf8()..).unwrap_or_default();
@@ -249,7 +255,7 @@ fn from_go(source: &str) -> Result<String, String> {
                 if negated {
                     out.push('^');
                 }
-                // A closing bracket at the beginning of a class belongs to the class.
+                // A closing bracket directly after the opening one belongs to the class, and does not end it.
                 let (bracket, after) = strip(after, ']');
                 if bracket {
                     out.push_str(r"\]");
@@ -282,7 +288,7 @@ fn from_go(source: &str) -> Result<String, String> {
                 out.push_str(r"\{");
                 after
             }
-            // This `?` does not repeat anything: it begins the flags of a group, as in `(?i)` or `(?:`.
+            // The `?` after the parenthesis repeats nothing: it begins the flags of a group, as in `(?i)` or `(?:`.
             '(' if !class && after.starts_with('?') => {
                 out.push_str("(?");
                 after.strip_prefix('?').unwrap_or(after)
@@ -296,10 +302,11 @@ fn from_go(source: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// The largest repetition count in Go.
+/// The largest count in a repetition that Go accepts.
 const LARGEST_COUNT: u32 = 1000;
 
-/// Splits off a repetition at the beginning of a text, such as `*` or `{2,3}`. Returns it and the remaining text.
+/// Splits a repetition such as `*` or `{2,3}` off the beginning of a text. Returns the repetition and the remaining
+/// text.
 fn repetition_at(rest: &str) -> Result<Option<(&str, &str)>, String> {
     let length = match rest.as_bytes().first() {
         Some(b'*' | b'+' | b'?') => 1,
@@ -317,7 +324,8 @@ fn repetition_at(rest: &str) -> Result<Option<(&str, &str)>, String> {
     Ok(Some((operator, after.strip_prefix('?').unwrap_or(after))))
 }
 
-/// Translates an error of the crate `regex` into the corresponding error of Go's package, if there is one.
+/// Translates an error of the crate `regex` into the error of Go's package for the same mistake. If there is none, the
+/// error stays as it is.
 fn in_words_of_go(source: &str, error: &str) -> String {
     let mut lines = error.lines().rev();
     let why = lines.next().unwrap_or_default();
@@ -366,7 +374,8 @@ fn escape<'s>(after: &'s str, out: &mut String) -> &'s str {
         other => {
             out.push('\\');
             out.push(other);
-            // A class or a code point may have braces, as in `\p{Greek}` or `\x{263a}`.
+            // The escapes for classes and code points may have braces, as in `\p{Greek}` or `\x{263a}`, which are not
+            // counts.
             if matches!(other, 'p' | 'P' | 'x')
                 && rest.starts_with('{')
                 && let Some(end) = rest.find('}')
@@ -380,7 +389,8 @@ fn escape<'s>(after: &'s str, out: &mut String) -> &'s str {
     rest
 }
 
-/// Parses a count such as `2}`, `2,}` or `2,3}`, after its `{`. Returns its length without `}`, and its largest number.
+/// Parses the count of a repetition, such as `2}`, `2,}` or `2,3}`, which follows a `{`. Returns its length without
+/// `}`, and its largest number.
 fn count(after: &str) -> Option<(usize, u32)> {
     let (inside, _) = after.split_once('}')?;
     let (least, most) = inside.split_once(',').unwrap_or((inside, ""));
@@ -401,7 +411,7 @@ mod tests {
 
     #[test]
     fn patterns_match_and_fail_as_in_go() {
-        // (pattern, text, whether the pattern matches with Go's package regexp)
+        // (pattern, text, whether the pattern matches the text in Go)
         for (pattern, text, expected) in [
             (r"^\d+$", "12", true),
             (r"^\d+$", "\u{663}", false),

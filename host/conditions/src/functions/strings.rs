@@ -1,4 +1,4 @@
-//! The string functions of CEL and its strings extension. Positions are counted in characters.
+//! The string functions of CEL and its strings extension. They count positions in characters.
 
 use super::{
     Library,
@@ -73,7 +73,7 @@ pub(super) fn register(library: &mut Library) {
     library.member::<(Str, Str, i64), ListOf<Str>>("split", |machine, (text, separator, times)| {
         split(machine, &text, &separator, limit(times))
     });
-    // The checker allows this function only in mutations.
+    // Expressions that are not mutations cannot call this function, because the checker refuses it there.
     library.global::<(Str,), Str>("jsonpatch.escapeKey", |machine, (text,)| {
         machine.charge_bytes(text.len())?;
         Ok(text.replace('~', "~0").replace('/', "~1").into())
@@ -84,7 +84,7 @@ pub(super) fn register(library: &mut Library) {
     });
 }
 
-/// Returns the byte offset of the character with this index. The index after the last character is allowed.
+/// Returns the byte offset of the character with this index. The index may be that of the end of the text.
 fn byte_index(text: &str, index: i64) -> Result<usize, Fault> {
     let mut bytes = text.char_indices().map(|(byte, _)| byte).chain([text.len()]);
     let byte = usize::try_from(index).ok().and_then(|index| bytes.nth(index));
@@ -109,7 +109,7 @@ fn index_of(machine: &mut Machine<'_>, text: &str, part: &str, from: i64) -> Res
 
 fn last_index_of(machine: &mut Machine<'_>, text: &str, part: &str, from: Option<i64>) -> Result<i64, Fault> {
     machine.charge_bytes(text.len() + part.len())?;
-    // The substring must begin at or before `from`.
+    // The part must begin at `from` or before it, so it ends at most its own length after `from`.
     let end = match from {
         Some(from) => (byte_index(text, from)? + part.len()).min(text.len()),
         None => text.len(),
@@ -118,7 +118,7 @@ fn last_index_of(machine: &mut Machine<'_>, text: &str, part: &str, from: Option
     Ok(char_index(text, front.and_then(|front| front.rfind(part))))
 }
 
-/// Converts a maximum number of matches. Negative numbers mean no limit.
+/// Converts the maximum number of matches that an expression gives. A negative number means that there is no limit.
 pub(super) fn limit(times: i64) -> usize {
     usize::try_from(times).unwrap_or(usize::MAX)
 }
@@ -145,8 +145,8 @@ fn split<'a>(
     machine.charge_bytes(text.len() + separator.len())?;
     let parts = || -> Box<dyn Iterator<Item = &str>> {
         match separator {
-            // An empty separator splits the text into characters. If there are more than `times`, the last part is the
-            // rest of the text.
+            // With an empty separator, each part is a character. If there are more than `times` characters, the last
+            // part is the rest of the text.
             "" => {
                 let starts = text.char_indices().skip(1).map(|(byte, _)| byte);
                 let ends = starts.take(times.saturating_sub(1)).chain([text.len()]);

@@ -11,7 +11,8 @@ use super::{
 };
 use crate::machine::Fault;
 
-/// The bundled time zones. A machine's own time zones may be missing, or differ between replicas.
+/// The time zones in the program. Those of the machine are not used, because they may be missing, or differ between
+/// replicas.
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
 const SECOND: i64 = 1_000_000_000;
@@ -33,7 +34,8 @@ pub(super) fn register(library: &mut Library) {
         read_duration(&text).ok_or_else(|| Fault::error(format!("time: invalid duration {:?}", &*text)))
     });
     library.global::<(OffsetDateTime,), Str>("string", |_, (time,)| Ok(timestamp_text(time)?.into()));
-    // Literals of `google.protobuf.Timestamp` and `Duration` are compiled to calls of these functions.
+    // A literal of `google.protobuf.Timestamp` or `google.protobuf.Duration` is compiled to a call of one of these
+    // functions.
     library.global::<(i64, i64), OffsetDateTime>("@timestamp", |_, (seconds, nanos)| {
         let second = OffsetDateTime::from_unix_timestamp(seconds).ok();
         let time = second.and_then(|time| time.checked_add(::time::Duration::nanoseconds(nanos)));
@@ -126,7 +128,7 @@ fn read_duration(text: &str) -> Option<i64> {
             whole.parse::<u64>().ok()?.into()
         };
         total = total.checked_add(whole.checked_mul(unit)?)?;
-        // Digits after the nanoseconds are dropped.
+        // Digits for fractions of a nanosecond add 0, so they are dropped.
         let mut digit_unit = unit;
         for digit in part.chars() {
             digit_unit /= 10;
@@ -147,7 +149,8 @@ pub(crate) fn duration_text(nanoseconds: i64) -> String {
     )
 }
 
-/// Returns a zone's offset at a time. A zone is a case-sensitive name of the IANA database, or an offset.
+/// Returns the offset of a time zone at a time; `None` if the zone is unknown. A zone is a case-sensitive name in the
+/// IANA database, or an offset.
 fn offset_in(zone: &str, time: OffsetDateTime) -> Option<UtcOffset> {
     if matches!(zone, "" | "UTC" | "Local") {
         return Some(UtcOffset::UTC);
@@ -157,7 +160,7 @@ fn offset_in(zone: &str, time: OffsetDateTime) -> Option<UtcOffset> {
             .get(zone)
             .ok()
             .filter(|found| found.iana_name() == Some(zone))?;
-        // The last timestamp of `jiff` is a day before CEL's.
+        // The timestamps of `jiff` end a day before those of CEL, so a later time is moved to that end.
         let (least, most) = (Timestamp::MIN.as_second(), Timestamp::MAX.as_second());
         let time = Timestamp::from_second(time.unix_timestamp().clamp(least, most)).ok()?;
         return UtcOffset::from_whole_seconds(zone.to_offset(time).seconds()).ok();
@@ -168,7 +171,7 @@ fn offset_in(zone: &str, time: OffsetDateTime) -> Option<UtcOffset> {
     UtcOffset::from_whole_seconds(minutes.checked_mul(60)?).ok()
 }
 
-/// Parses an RFC 3339 timestamp. Its offset is kept for formatting.
+/// Parses an RFC 3339 timestamp. The offset in the text is kept for formatting.
 pub(crate) fn read_timestamp(text: &str) -> Option<OffsetDateTime> {
     let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     time.checked_to_offset(UtcOffset::UTC).map(|_| time)

@@ -1,4 +1,4 @@
-//! Maps the CEL types in function signatures to Rust types.
+//! Maps the CEL types in the signatures of functions to Rust types.
 
 use std::{marker::PhantomData, net::IpAddr, sync::Arc};
 
@@ -11,13 +11,14 @@ use crate::{
     value::{List, Map, Text, Value},
 };
 
-/// A CEL type, and the Rust type of its values.
+/// A CEL type of a function's argument or result, with the Rust type of its values.
 ///
-/// Implementations of `write` have the bound `'a: 'a`, which makes the lifetime a parameter of the method, as in the
+/// Implementations of `write` need the bound `'a: 'a`: it makes the lifetime a parameter of the method, as it is in the
 /// trait.
 pub(super) trait CelType {
     type Rust<'a>;
-    /// Whether a literal of this type is compiled as a regular expression.
+    /// Whether an argument of this type is a regular expression, so that a literal is compiled together with the
+    /// expression.
     const IS_PATTERN: bool = false;
     fn cel() -> Type;
     fn read<'a>(value: &Value<'a>) -> Option<Self::Rust<'a>>;
@@ -28,7 +29,7 @@ pub(super) trait CelType {
 pub(super) trait Arguments {
     type Rust<'a>;
     fn types() -> Vec<Type>;
-    /// Returns the index of the argument that is a regular expression.
+    /// Returns the index of the argument that is a regular expression; `None` if there is none.
     fn pattern() -> Option<usize>;
     fn read<'a>(values: &[Value<'a>]) -> Option<Self::Rust<'a>>;
 }
@@ -118,7 +119,7 @@ pub(super) struct Named;
 pub(super) struct Semver;
 pub(super) struct Image;
 pub(super) struct Address;
-/// A type parameter, which is the same type everywhere in a signature.
+/// A type parameter of a signature. It stands for one type in the whole signature.
 pub(super) struct A;
 pub(super) struct B;
 pub(super) struct Dyn;

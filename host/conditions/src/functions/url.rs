@@ -1,4 +1,4 @@
-//! Kubernetes' library of URLs, which parses like Go's `net/url`, and differs from RFC 3986 and browsers.
+//! Kubernetes' library of URLs. URLs are parsed as Go's `net/url` does, which differs from RFC 3986 and from browsers.
 
 use std::{fmt::Write, sync::Arc};
 
@@ -59,9 +59,10 @@ pub(super) fn register(library: &mut Library) {
 }
 
 impl Url {
-    /// Parses an absolute URL, or a path that begins with `/`. Both may have a fragment.
+    /// Parses an absolute URL, or a path that begins with `/`. A fragment may follow.
     fn parse(text: &str) -> Result<Self, String> {
-        // As in Kubernetes, the URL must also be valid with `#` as a part of its path or query.
+        // Kubernetes first parses the whole text as a request's URL, in which `#` is a character of the path or query.
+        // So the text must be valid in that way, too.
         Self::parse_request(text)?;
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
         let mut url = Self::parse_as(text, false)?;
@@ -69,12 +70,13 @@ impl Url {
         Ok(url)
     }
 
-    /// Parses a URL like Go's `ParseRequestURI`.
+    /// Parses a URL in the same way as Go's `ParseRequestURI`.
     pub(crate) fn parse_request(text: &str) -> Result<Self, String> {
         Self::parse_as(text, true)
     }
 
-    /// Parses like Go's `ParseRequestURI` (`of_request`), or like Go's `Parse`, which finds a host in `//host/path`.
+    /// Parses a URL as Go's `ParseRequestURI` does if `of_request` is set, or else as Go's `Parse` does, which finds a
+    /// host in `//host/path`.
     fn parse_as(text: &str, of_request: bool) -> Result<Self, String> {
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return Err("net/url: invalid control character in URL".to_owned());
@@ -176,7 +178,7 @@ fn must_escape(byte: u8) -> bool {
     !(byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte))
 }
 
-/// Returns whether a path needs no further escapes.
+/// Returns whether all characters of a path that need an escape are escaped.
 fn is_escaped(path: &str) -> bool {
     let allowed = |byte: u8| b"!$&'()*+,;=:@[]%".contains(&byte) || !must_escape(byte);
     path.bytes().all(allowed)
@@ -207,7 +209,7 @@ fn unescape(text: &str, part: UrlPart) -> Result<Vec<u8>, String> {
                     let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
                     u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)
                 });
-                // In a host, only non-ASCII characters may be escaped.
+                // In the host of a URL, only non-ASCII characters and `%` may be escaped.
                 let value = decoded.filter(|value| part != UrlPart::Host || *value >= 0x80 || *value == b'%');
                 let (Some(value), Some((_, after))) = (value, digits) else {
                     let escape = String::from_utf8_lossy(after.get(..2).unwrap_or(after)).into_owned();
@@ -237,7 +239,7 @@ fn text_of(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// Returns the values of each key. As in Go, pairs with a `;` or an invalid escape are dropped.
+/// Returns the values of each key in a URL's query. As in Go, a pair that has a `;` or an invalid escape is dropped.
 fn query<'a>(machine: &mut Machine<'a>, query: &str) -> Result<Map<'a>, Fault> {
     machine.charge_bytes(query.len())?;
     let mut entries: Vec<(String, Vec<Value<'a>>)> = Vec::new();
@@ -266,7 +268,7 @@ mod tests {
 
     #[test]
     fn urls_are_parsed_as_in_go() {
-        // Sources: the documentation of Kubernetes' library, and the tests of Go's `net/url`.
+        // The cases are from the documentation of Kubernetes' library, and from the tests of Go's `net/url`.
         for (text, expected) in [
             (
                 "https://example.com:80/",

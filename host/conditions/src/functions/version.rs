@@ -23,7 +23,7 @@ pub(super) fn register(library: &mut Library) {
     library.global::<(Str, bool), bool>("isSemver", |machine, (text, normalize)| {
         Ok(read(machine, &text, normalize)?.is_ok())
     });
-    // As in Kubernetes, comparisons ignore build metadata.
+    // The build metadata of versions is not compared, as in Kubernetes.
     library.member::<(Semver, Semver), i64>("compareTo", |_, (one, other)| {
         Ok(one.cmp_precedence(&other) as i64)
     });
@@ -43,7 +43,8 @@ pub(super) fn register(library: &mut Library) {
     }
 }
 
-/// Parses a version. The outer error means that the cost limit is exceeded.
+/// Parses a semantic version. The inner error is about the version. The outer error means that the cost limit is
+/// exceeded.
 fn read(
     machine: &mut Machine<'_>,
     text: &str,
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn versions_are_normalized_as_in_kubernetes() {
-        // Sources: the documentation and the code of Kubernetes' library.
+        // The cases are from the documentation and the code of Kubernetes' library.
         for (text, expected) in [
             ("v1.2.3", Ok("1.2.3")),
             ("1", Ok("1.0.0")),

@@ -21,13 +21,14 @@ use x509_parser::{
     x509::{SubjectPublicKeyInfo, X509Name},
 };
 
-/// The number that `crypto/x509` gives to the algorithm RSA.
+/// The number that Go's `crypto/x509` gives to the public key algorithm RSA.
 const RSA: u64 = 1;
 
-/// The maximum length of a modulus, in bytes. The time for converting it to decimal grows with its square.
+/// The maximum length of a key's modulus, in bytes. The time for converting the modulus to decimal grows with the
+/// square of its length.
 const LONGEST_MODULUS: usize = 2048;
 
-/// The fields that are null if the certificate lacks the extension from which they come.
+/// The fields that come from extensions of a certificate. A field is null if the certificate lacks its extension.
 const UNSET: [&str; 17] = [
     "ExtKeyUsage",
     "AuthorityKeyId",
@@ -48,7 +49,7 @@ const UNSET: [&str; 17] = [
     "PolicyIdentifiers",
 ];
 
-/// The fields of a distinguished name that are lists, each with the number N of its object identifier 2.5.4.N.
+/// The fields of a distinguished name that are lists. The number N of a field means the object identifier 2.5.4.N.
 const PARTS: [(u64, &str); 7] = [
     (6, "Country"),
     (10, "Organization"),
@@ -59,7 +60,7 @@ const PARTS: [(u64, &str); 7] = [
     (17, "PostalCode"),
 ];
 
-/// Decodes the first block in a PEM text.
+/// Decodes the first block in a PEM text: a certificate or a certificate request.
 pub(super) fn decode(text: &str) -> Result<Json, String> {
     let block = parse_x509_pem(text.as_bytes());
     let (_, block) = block.map_err(|_| "failed to decode PEM block".to_owned())?;
@@ -92,7 +93,7 @@ fn certificate(der: &[u8]) -> Result<Json, String> {
     for extension in certificate.extensions() {
         add_extension(&mut fields, extension)?;
     }
-    // Kyverno returns only the lowest 64 bits of the serial number.
+    // The result has the lowest 64 bits of the serial number, as in Kyverno.
     let serial = certificate
         .raw_serial()
         .iter()
@@ -186,7 +187,7 @@ fn public_key(key: &SubjectPublicKeyInfo<'_>) -> Result<Json, String> {
         _ => None,
     };
     let (modulus, exponent) = parsed.ok_or("failed to parse subject public key info")?;
-    // In DER, a positive number may begin with a zero byte.
+    // In DER, a positive number may begin with a zero byte, which is not part of the modulus.
     let modulus = modulus.strip_prefix(&[0]).unwrap_or(modulus);
     if modulus.len() > LONGEST_MODULUS {
         let bits = LONGEST_MODULUS * 8;
@@ -270,7 +271,7 @@ fn add_extension(fields: &mut Fields<String, Json>, extension: &X509Extension<'_
             set("AuthorityKeyId", key.map_or(Json::Null, |key| base64(key.0)));
         }
         ParsedExtension::ExtendedKeyUsage(_) => {
-            // Go keeps the order of the usages. The parsed extension has lost it, so the bytes are parsed again.
+            // The parsed extension has lost the order of the usages, which Go keeps. So the bytes are parsed again.
             let usages = <Vec<Oid<'_>>>::from_der(extension.value).map(|(_, usages)| usages);
             for usage in usages.unwrap_or_default().iter().filter_map(key_usage) {
                 push(fields, "ExtKeyUsage", usage.into());
@@ -355,7 +356,7 @@ fn add_constraints(
     Ok(())
 }
 
-/// Returns the number that Go gives to an extended key usage; `None` if Go has none.
+/// Returns the number that Go gives to an extended key usage; `None` if Go does not have the usage.
 fn key_usage(usage: &Oid<'_>) -> Option<u64> {
     match arcs(usage).as_slice() {
         [2, 5, 29, 37, 0] => Some(0),
@@ -393,7 +394,8 @@ mod tests {
                     damaged[place] ^= change;
                     let encoded = BASE64_STANDARD.encode(&damaged);
                     let text = format!("-----BEGIN {label}-----\n{encoded}\n-----END {label}-----\n");
-                    // Most changes cause errors, but a change in a signature or a name does not.
+                    // Most changes cause an error, but a change in a signature or a name does not. The test is about
+                    // panics, so the result does not matter.
                     let _ = decode(&text);
                 }
             }

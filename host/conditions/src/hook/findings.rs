@@ -1,4 +1,4 @@
-//! Collects the findings of a policy, and turns them into a response.
+//! Collects what the evaluation of a policy has found, and turns it into a response.
 
 use admittance_admission::{Denial, Failure, FailureKind, FailurePolicy, Object, Request, Response, Verdict};
 use serde_json::{Value as Json, json};
@@ -11,10 +11,10 @@ pub(super) struct Objection {
     pub(super) message: String,
     pub(super) reason: DenialReason,
     pub(super) index: usize,
-    /// Whether an expression could not be evaluated. The failure policy then decides.
+    /// Whether there is an objection because an expression could not be evaluated. If so, the failure policy decides.
     pub(super) failed: bool,
-    /// Whether the result of a mutation is an object that the API server cannot read. The failure policy does not apply
-    /// then.
+    /// Whether the result of a mutation is an object that the API server could not read. If so, the request is refused
+    /// under any failure policy.
     pub(super) unreadable: bool,
 }
 
@@ -40,11 +40,11 @@ impl Objection {
 
 #[derive(Default)]
 pub(super) struct Findings {
-    /// The objections for which the binding's actions are taken.
+    /// The objections for which the actions of the binding are taken.
     pub(super) objections: Vec<Objection>,
-    /// The objections that deny the request whatever the binding's actions are.
+    /// The objections that deny the request, whatever the actions of the binding are.
     pub(super) refusals: Vec<Objection>,
-    /// The audit annotations in the order of the policy: keys and values.
+    /// The keys of the audit annotations with their values, in the order of the policy.
     pub(super) annotations: Vec<(String, Vec<String>)>,
 }
 
@@ -80,7 +80,7 @@ impl PolicyHook {
                 return Ok(response);
             }
             Wording::Native => {
-                // If one expression denies the request and another fails, the denial takes precedence.
+                // If one expression denies the request and another one fails, the request is denied.
                 let (failed, denied): (Vec<_>, Vec<_>) = objections
                     .into_iter()
                     .chain(refusals)
@@ -103,14 +103,15 @@ impl PolicyHook {
             refusals.retain(|objection| !objection.failed);
         }
         self.note(names, &objections, &mut response);
-        // A policy with mutations has no validation actions: each objection denies the request.
+        // A policy with mutations has no validation actions, so each objection to a mutation denies the request.
         let enforced = self.binding.actions.contains(&Action::Deny) || !self.policy.mutations.is_empty();
         let denied: Vec<Objection> = objections
             .into_iter()
             .filter(|_| enforced)
             .chain(refusals)
             .collect();
-        // An unreadable result comes first, because the API server would end the request there.
+        // An unreadable result is reported before all other objections, because the API server would end the request
+        // there.
         let unreadable = denied.iter().find(|objection| objection.unreadable);
         response.verdict = match (unreadable, denied.split_first()) {
             (Some(objection), _) => Verdict::Deny(internal_error(&objection.message)),
@@ -120,7 +121,7 @@ impl PolicyHook {
         Ok(response)
     }
 
-    /// Completes the response for a constraint, in Gatekeeper's wording.
+    /// Adds the verdict and the warnings for a Gatekeeper constraint to the response.
     fn respond_for_constraint(&self, prefix: &str, mut objections: Vec<Objection>, response: &mut Response) {
         if self.binding.failure_policy == FailurePolicy::Ignore {
             objections.retain(|objection| !objection.failed);
@@ -140,8 +141,8 @@ impl PolicyHook {
         }
     }
 
-    /// Completes the response in Kyverno's wording. A policy with mutations has no actions: if it fails, the request is
-    /// denied.
+    /// Adds the verdict, warnings and annotations for a Kyverno policy to the response. A policy with mutations has no
+    /// actions; if it fails, the request is denied.
     fn answer_as_kyverno(&self, policy: &str, mut objections: Vec<Objection>, response: &mut Response) {
         if self.binding.failure_policy == FailurePolicy::Ignore {
             objections.retain(|objection| !objection.failed);
@@ -164,7 +165,7 @@ impl PolicyHook {
             response.warnings.extend(messages.iter().cloned());
         }
         if does(Action::Deny) || !self.policy.mutations.is_empty() {
-            // kube-apiserver replies 400 to a denial without a code.
+            // The denial has no code of its own, and kube-apiserver replies to such a denial with 400.
             response.verdict = Verdict::Deny(Denial::new(400, "", messages.join("; ")));
         }
     }
@@ -203,7 +204,7 @@ impl PolicyHook {
         }
     }
 
-    /// Creates a denial in kube-apiserver's wording. For mutations, it has all objections as causes.
+    /// Creates a denial in kube-apiserver's wording. For a policy with mutations, every objection becomes a cause.
     pub(super) fn denial(
         &self,
         (policy, binding): (&str, &str),
@@ -253,7 +254,7 @@ impl PolicyHook {
     }
 }
 
-/// Creates the denial for an internal error, with which kube-apiserver ends a request under any failure policy.
+/// Creates the denial for an internal error. kube-apiserver ends a request with such an error under any failure policy.
 fn internal_error(why: &str) -> Denial {
     let mut denial = Denial::new(500, "InternalError", format!("Internal error occurred: {why}"));
     denial.names_policy = true;
@@ -261,7 +262,7 @@ fn internal_error(why: &str) -> Denial {
     denial
 }
 
-/// Returns what messages call the object: its name, its `generateName`, or `Unknown`, as in kube-apiserver.
+/// Returns the name of the object in messages: its name, else its `generateName`, else `Unknown`, as in kube-apiserver.
 fn object_name(request: &Request) -> String {
     let generated = request.object.as_ref().and_then(|object| {
         let name = object.value().pointer("/metadata/generateName")?.as_str()?;
@@ -275,7 +276,7 @@ fn object_name(request: &Request) -> String {
 
 fn replaced(request: &Request, object: Option<Object>) -> Verdict {
     match object {
-        // Comparing text suffices here. Later checks find out whether the objects differ as JSON.
+        // Comparing texts suffices here: if the texts differ, the chain compares the objects as JSON.
         Some(object) if request.object.as_ref().map(Object::text) != Some(object.text()) => {
             Verdict::Replace(object)
         }

@@ -16,7 +16,8 @@ use crate::{Structure, apply, machine::Machine, value::Value};
 const BRIEF: usize = 16 << 10;
 
 impl PolicyHook {
-    /// Applies the mutations in order, each to the result of the previous one. A mutation that fails is skipped.
+    /// Applies the mutations of the policy in order, each to the result of the previous one. A mutation that fails is
+    /// skipped.
     pub(super) async fn mutate(
         &self,
         inputs: Inputs<'_>,
@@ -28,7 +29,7 @@ impl PolicyHook {
             return Ok(());
         };
         let structure = self.structure(&inputs.request.kind);
-        // The limit applies to all mutations together.
+        // The size limit for the object after all mutations depends on the size of the original object.
         let limit = Patch::result_limit(original.text().len());
         for mutation in &policy.mutations {
             let given = {
@@ -59,7 +60,7 @@ impl PolicyHook {
                     findings.refusals.push(Objection::unreadable(why));
                     break;
                 }
-                // In every kind of policy, exceeding a limit is a failure of the stage.
+                // If a limit is exceeded, the stage fails, whichever system the policy was written for.
                 Err(failure)
                     if matches!(failure.kind, FailureKind::OutputTooLarge | FailureKind::Timeout) =>
                 {
@@ -80,7 +81,7 @@ impl PolicyHook {
     }
 }
 
-/// The value of a mutation's expression, as JSON.
+/// The result of a mutation's expression, as JSON.
 enum Change {
     Patch { operations: String, count: usize },
     Apply(String),
@@ -88,13 +89,13 @@ enum Change {
 
 enum Applied {
     Changed(Object),
-    /// The reason why the API server could not read the object.
+    /// The API server could not read the changed object, for this reason.
     Unreadable(String),
 }
 
 impl Change {
-    /// Writes the value as JSON. Its size is known only when it is written, because values share their parts. If it is
-    /// large, writing starts again on a thread for long work.
+    /// Writes the result of a mutation's expression as JSON. Values share their parts, so the length is known only
+    /// after writing. If the JSON turns out to be long, it is written again on a thread for long work.
     async fn written(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
         if is_call_movable() {
             match Self::from_value(value, limit.min(BRIEF), deadline) {
@@ -129,7 +130,7 @@ impl Change {
         let size = object.text().len();
         match self {
             Self::Patch { operations, count } => {
-                // Each operation may move all items of a list, so the estimate includes the number of operations.
+                // Each operation may move all items of a list, so the estimate grows with the number of operations.
                 let bytes = operations.len() + size.saturating_mul(1 + count / 256);
                 let apply = move || {
                     let Some(patched) = apply::patched(object.value(), &operations, limit, deadline)? else {

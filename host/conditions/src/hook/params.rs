@@ -1,38 +1,39 @@
-//! Reads the parameters of a policy from the cluster.
+//! Reads the parameter objects of a policy from the cluster.
 
 use admittance_admission::{
     ClusterError, ClusterKind, ClusterQuery, Deadline, LabelSelector, RecordedCluster, keywords,
 };
 use serde_json::Value as Json;
 
-/// The parameters of a policy: objects of the cluster for which the policy is evaluated, one at a time.
+/// The parameter objects of a policy, which are in the cluster. The policy is evaluated for one of them at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// The kind of the parameters.
+    /// The kind of the parameter objects.
     pub kind: ClusterKind,
-    /// The namespace of the parameters; `None` for the request's namespace, or for a cluster-scoped kind.
+    /// The namespace of the parameter objects. `None` means the namespace of the request, or that the kind is
+    /// cluster-scoped.
     pub namespace: Option<String>,
-    /// Selects objects of the kind.
+    /// Selects parameter objects by name or labels.
     pub which: ParamsSelector,
-    /// The action if no object is selected.
+    /// What happens if no parameter object is found.
     pub missing: ParamsMissing,
 }
 
-/// Selects parameter objects.
+/// Selects the parameter objects of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParamsSelector {
-    /// The object with this name.
+    /// Selects the object with this name.
     Name(String),
-    /// The objects whose labels match.
+    /// Selects the objects whose labels this selector selects.
     Labels(LabelSelector),
 }
 
-/// The action if a policy finds no parameters.
+/// What happens if no parameter object of a policy is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamsMissing {
     /// The policy does not apply to the request.
     Allow,
-    /// The binding fails, and its failure policy decides.
+    /// The policy fails for the request, and the failure policy decides.
     Deny,
 }
 
@@ -62,11 +63,13 @@ impl Params {
         match found {
             Ok(found) if !found.is_empty() => Ok(found),
             Err(error) if !matches!(error, ClusterError::Refused(_)) => Err(error),
-            // For a cluster-scoped kind, the first lookup is refused, and this one is made without a namespace.
+            // If the kind is cluster-scoped, the lookup in a namespace was refused, so the parameters are looked up
+            // without a namespace.
             first => match self.find_in(cluster, None, deadline).await {
                 Err(ClusterError::Refused(_)) => first,
                 second if matches!(self.which, ParamsSelector::Name(_)) => second,
-                // For a namespaced kind, the second lookup lists the objects of all namespaces, which are removed.
+                // If the kind is namespaced, the lookup without a namespace lists the objects of all namespaces. They
+                // are dropped.
                 second => second.map(|found| found.into_iter().filter(|text| !has_namespace(text)).collect()),
             },
         }

@@ -1,13 +1,15 @@
-//! Compares values, and charges for the comparisons.
+//! Compares the values of expressions, and charges for the comparisons.
 
 use super::{Fault, Machine};
 use crate::value::{Map, Value};
 
-/// The number of values, or of 16-byte pieces of text, whose comparison costs 1.
+/// The number of comparisons that cost 1 together. A comparison is of two values, or of two pieces of text with 16
+/// bytes.
 const WORK_OF_A_UNIT: u64 = 64;
 
 impl<'a> Machine<'a> {
-    /// Charges for a comparison like kube-apiserver: by the size of the smaller value, without nested values.
+    /// Charges the cost of a comparison as kube-apiserver does: by the size of the smaller value, without values inside
+    /// it.
     pub(crate) fn charge_comparison(&mut self, one: &Value<'a>, other: &Value<'a>) -> Result<(), Fault> {
         let size = |value: &Value<'a>| match value {
             Value::String(text) => text.len(),
@@ -19,7 +21,7 @@ impl<'a> Machine<'a> {
         self.charge_bytes(size(one).min(size(other)))
     }
 
-    /// Charges for work that kube-apiserver does not charge.
+    /// Charges for comparing values inside other values, which kube-apiserver does not charge.
     fn work(&mut self, values: usize) -> Result<(), Fault> {
         self.meter.work += values as u64;
         let cost = self.meter.work / WORK_OF_A_UNIT;
@@ -27,7 +29,7 @@ impl<'a> Machine<'a> {
         self.charge(cost)
     }
 
-    /// Returns whether two values are equal. Only numbers can be equal to a value of another type.
+    /// Returns whether two values are equal. Values of different types are not equal, except for numbers.
     pub(crate) fn equal(&mut self, one: &Value<'a>, other: &Value<'a>) -> Result<bool, Fault> {
         match (one, other) {
             (Value::List(one), Value::List(other)) => {
@@ -83,7 +85,7 @@ impl<'a> Machine<'a> {
         Ok(true)
     }
 
-    /// Returns the index of the first value that equals `wanted`.
+    /// Returns the index of the first value that is equal to `wanted`.
     pub(crate) fn position(
         &mut self,
         wanted: &Value<'a>,

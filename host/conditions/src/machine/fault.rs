@@ -12,15 +12,15 @@ pub(crate) enum Fault {
 pub(crate) enum Halt {
     /// The cost limit of an expression is exceeded.
     Cost,
-    /// The cost limit of all expressions together is exceeded.
+    /// The cost limit for all expressions of a stage or policy together is exceeded.
     TotalCost,
-    /// The deadline has passed.
+    /// The deadline passed during the evaluation.
     Deadline,
-    /// The authorizer must first be called.
+    /// Before the evaluation can continue, the authorizer must be called.
     Question(Box<Question>),
-    /// The value must first be looked up.
+    /// Before the evaluation can continue, this value must be looked up.
     Lookup(Box<Lookup>),
-    /// The evaluation must first move to a thread for long work.
+    /// Before the evaluation can continue, it must move to a thread for long work.
     MoveThread,
 }
 
@@ -37,7 +37,7 @@ impl Fault {
         Self::Error(text)
     }
 
-    /// Returns the error for a call whose arguments no overload accepts.
+    /// Returns the error for a function call whose arguments no overload accepts.
     pub(crate) fn no_overload() -> Self {
         Self::error("no such overload")
     }

@@ -40,7 +40,8 @@ impl<'a> Machine<'a> {
         outcome
     }
 
-    /// Evaluates `all` or `exists`. An item whose test has the value `decisive` decides, even if other items fail.
+    /// Evaluates `all` or `exists`. If the test of an item has the value `decisive`, this decides, even if tests of
+    /// other items fail.
     fn until(
         &mut self,
         each: &'a Each,
@@ -80,7 +81,7 @@ impl<'a> Machine<'a> {
             if !self.test(each, item)?.map_err(Fault::Error)? {
                 continue;
             }
-            // kube-apiserver creates a list with one item, and appends it to the result.
+            // This is the cost in kube-apiserver, which creates a list with one item and appends it to the result.
             self.charge(12)?;
             values.push(match &each.result {
                 Some(result) => self.evaluate(result)?,
@@ -117,7 +118,7 @@ impl<'a> Machine<'a> {
                     }
                 }
                 (EachKind::TransformMapEntry, _) => return Err(Fault::no_overload()),
-                // The keys come from a map, so they are unique.
+                // These keys are those of a map, so they are unique.
                 (_, result) => entries.push((key, result)),
             }
         }
@@ -139,9 +140,9 @@ impl<'a> Machine<'a> {
         Ok(Value::list(sorted(self, items, &keys)?))
     }
 
-    /// Binds an item, and evaluates the test. Without a test, the result is true.
+    /// Binds an item to the macro's variables, and evaluates the macro's test. Without a test, the result is true.
     fn test(&mut self, each: &'a Each, item: Bound<'a>) -> Result<Result<bool, String>, Fault> {
-        // In kube-apiserver, each step also reads and writes an accumulator.
+        // kube-apiserver reads and writes an accumulator for each item, which costs 2.
         self.charge(2)?;
         self.bind(each, item);
         match &each.test {
@@ -151,7 +152,8 @@ impl<'a> Machine<'a> {
     }
 
     fn bind(&mut self, each: &'a Each, item: Bound<'a>) {
-        // The slot is the first after the variables of the enclosing macros. Truncating here removes the previous item.
+        // The variables of the enclosing macros stay. The variables for the previous item come after them, and are
+        // removed.
         self.locals.truncate(each.slot);
         let (first, second) = item;
         self.locals.push(first);

@@ -9,24 +9,24 @@ use admittance_admission::{
 use super::{DEADLINE_INTERVAL, Fault, Halt, Machine, Meter, Outcome};
 use crate::expression::Expression;
 
-/// The task yields after it has evaluated expressions with this total cost.
+/// The total cost of expressions after which the task yields.
 const YIELD_COST: u64 = 100_000;
 
-/// The sources of values that a request does not contain.
+/// The sources of values that the request does not contain.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources<'s> {
     pub(crate) request: &'s Request,
     pub(crate) authorizer: &'s dyn Authorizer,
     /// The cluster in which Kyverno policies look up objects.
     pub(crate) cluster: Option<RecordedCluster<'s>>,
-    /// The requests that Kyverno policies may send.
+    /// The HTTP requests that Kyverno policies may send.
     pub(crate) http: Option<&'s PolicyHttp>,
 }
 
 impl<'a> Machine<'a> {
-    /// Evaluates an expression. If a value from a source is needed, the evaluation stops, and starts again with the
-    /// value. If the evaluation becomes expensive, it starts again on a thread for long work. It rarely starts again for
-    /// the authorizer, because the cost limit allows only two of its calls.
+    /// Evaluates an expression. If it needs a value that the request does not contain, the evaluation is interrupted,
+    /// and starts again when the value is there. If the evaluation becomes expensive, it starts again on a thread for
+    /// long work. The authorizer rarely causes a restart, because the cost limit allows only two calls of it.
     pub(crate) async fn settle(&mut self, expression: &'a Expression, sources: Sources<'_>) -> Outcome<'a> {
         let outcome = loop {
             match self.run(expression) {
@@ -80,7 +80,7 @@ impl<'a> Machine<'a> {
         self.budget = budget;
     }
 
-    /// Returns the value of a policy's variable. It is evaluated at the first use, with its own cost limit.
+    /// Returns the value of a policy's variable, which is evaluated at its first use, with a cost limit of its own.
     #[inline(never)]
     pub(super) fn composed(&mut self, index: usize) -> Outcome<'a> {
         self.charge(1)?;

@@ -1,4 +1,4 @@
-//! Parses the structures of Kubernetes' own kinds from a text that `cargo task kinds` writes.
+//! Parses the structures of Kubernetes' own kinds from the file `builtin.txt`, which `cargo task kinds` writes.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,20 +10,22 @@ use serde_json::Value as Json;
 
 use super::{Cursor, Field, ListMerge, Node, Scalar, Structure};
 
-/// The types, one per line: the name, `=GROUP/VERSION/KIND` for a kind, `!` for an atomic type, and the fields
-/// `NAME:TYPE`, with `=DEFAULT` for a key with a default. A field's type is a scalar, the name of a type, `{}TYPE` for
-/// a map, or `[KEYS]TYPE` for a list, with `!` instead of keys for an atomic list, and `=` for a set.
+/// The types of Kubernetes' own kinds, one per line: the name, `=GROUP/VERSION/KIND` for a kind, `!` for an atomic
+/// type, and the fields `NAME:TYPE`, with `=DEFAULT` for a key with a default. A field's type is a scalar, the name of
+/// a type, `{}TYPE` for a map, or `[KEYS]TYPE` for a list. Instead of the keys, an atomic list has `!`, and a set has
+/// `=`.
 const TEXT: &str = include_str!("builtin.txt");
 
-/// The types whose lists also determine how lists of the same names are merged in objects of unknown structure.
+/// The types whose lists are the model for objects of unknown structure: there, a list is merged like the list of the
+/// same name in these types.
 const OF_PODS: [&str; 2] = ["core.v1.PodSpec", "core.v1.Container"];
 
 struct Builtin {
     nodes: Arc<[Node]>,
     kinds: HashMap<GroupVersionKind, usize>,
-    /// The root node of objects with unknown structure.
+    /// The index of the root node for objects of unknown structure.
     unknown: usize,
-    /// The lists in the types [`OF_PODS`], by the name of the field that contains the list.
+    /// The indices of the lists in the types [`OF_PODS`], by the name of the field that contains the list.
     lists: HashMap<Box<str>, usize>,
 }
 
@@ -56,7 +58,7 @@ pub(super) fn known_list(field: &str) -> Option<Cursor<'static>> {
     BUILTIN.lists.get(field).map(|index| at(*index))
 }
 
-/// Returns the index of the node of `metadata`, which is the same for all kinds.
+/// Returns the index of the node for `metadata`, which all kinds share.
 pub(super) fn metadata() -> Option<usize> {
     match BUILTIN.nodes.get(BUILTIN.unknown) {
         Some(Node::Map { fields, .. }) => fields.get("metadata").map(|field| field.kind),

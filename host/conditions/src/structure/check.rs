@@ -1,4 +1,4 @@
-//! Checks objects to apply, and results of JSON Patches, against a structure.
+//! Checks objects that server-side apply shall apply, and the results of JSON Patches, against a structure.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use super::{Cursor, ListMerge, Node, Scalar, Structure};
 const MOST_MISTAKES: usize = 10;
 
 impl Structure {
-    /// Checks an object to apply. The error has kube-apiserver's wording.
+    /// Checks whether an object to apply fits the structure. The error is in kube-apiserver's wording.
     pub(crate) fn check_applied(&self, change: &Json) -> Result<(), String> {
         let mut walk = Walk::default();
         walk.applied(self.root(), change);
@@ -21,14 +21,14 @@ impl Structure {
         }
     }
 
-    /// Returns the paths in an applied object at which a value can only be replaced as a whole.
+    /// Returns the paths in an object to apply whose values server-side apply can only replace as a whole.
     pub(crate) fn atomic_parts(&self, change: &Json) -> Vec<String> {
         let mut walk = Walk::default();
         walk.atomic(self.root(), change);
         walk.found
     }
 
-    /// Describes why this field of an object to apply cannot have a value such as this one.
+    /// Describes why this field of an object to apply cannot have a value such as this one; returns `None` if it can.
     pub(crate) fn refused(&self, path: &str, field: &str, value: &Json) -> Option<String> {
         let at = self.at(path)?.member(field)?;
         let place = format!("{path}.{field}");
@@ -44,7 +44,7 @@ impl Structure {
         })
     }
 
-    /// Describes why a JSON Patch cannot set this value at this path. Null is always allowed.
+    /// Describes why a JSON Patch cannot set this value at this path; returns `None` if it can. Null is always allowed.
     pub(crate) fn patched_misfit(&self, path: &str, value: &Json) -> Option<String> {
         let mut at = self.root();
         let mut owner = String::new();
@@ -78,8 +78,9 @@ impl Structure {
             .or_else(unknown)
     }
 
-    /// Checks the result of a JSON Patch. The error has kube-apiserver's wording. Mistakes that the object had before
-    /// are ignored, because the control plane may be newer than this program and have more fields.
+    /// Checks whether the result of a JSON Patch fits the structure. The error is in kube-apiserver's wording. Mistakes
+    /// that the object had before the patch are ignored, because the control plane may be newer than this program and
+    /// have more fields.
     pub(crate) fn check_patched(&self, before: &Json, after: &Json) -> Result<(), String> {
         let decode = |object| {
             let mut walk = Walk::default();
@@ -107,8 +108,8 @@ impl Structure {
     }
 }
 
-/// Returns an item's name: made from its keys, as in `[name="c"]`, or in a set from its value. Fails if the item has no
-/// name.
+/// Returns the name by which an item of a list is merged: `[name="c"]` from its keys or, in a set, its value. Fails if
+/// the item has no such name.
 pub(super) fn item_name(list: Cursor<'_>, index: usize, item: &Json) -> Result<String, String> {
     let Node::List { merge, .. } = list.node else {
         return Ok(format!("[{index}]"));
@@ -156,7 +157,7 @@ pub(super) fn item_name(list: Cursor<'_>, index: usize, item: &Json) -> Result<S
     }
 }
 
-/// Collects mistakes on a walk through an object.
+/// Collects the mistakes in an object while walking through it.
 #[derive(Default)]
 struct Walk {
     found: Vec<String>,
@@ -229,8 +230,8 @@ impl Walk {
         match (at.node, value) {
             (Node::Map { fields, .. }, Json::Object(members)) => {
                 for (key, value) in members {
-                    // As in the API server, values under keys that are not declared fields are skipped if their
-                    // structure is known.
+                    // Values of keys that are not declared fields are skipped if their structure is known, as in the
+                    // API server.
                     let is_open = at.member(key).is_some_and(|at| matches!(at.node, Node::Unknown));
                     if let Some(at) = at.member(key).filter(|_| is_open || fields.contains_key(&**key)) {
                         self.within(&format!(".{key}"), |walk| walk.atomic(at, value));
@@ -252,8 +253,8 @@ impl Walk {
         }
     }
 
-    /// Adds a mistake for each value that Go cannot decode. `owner` is the field's name in Go, such as
-    /// `PodSpec.spec.hostname`.
+    /// Adds a mistake for each value that the API server's decoder could not read. `owner` is the name of the field in
+    /// messages of Go's decoder, such as `PodSpec.spec.hostname`.
     fn decoded(&mut self, at: Cursor<'_>, value: &Json, owner: &str) {
         let kind = match value {
             Json::Null => return,
@@ -290,7 +291,8 @@ impl Walk {
                 for (key, value) in members {
                     let dot = if self.path.is_empty() { "" } else { "." };
                     self.within(&format!("{dot}{key}"), |walk| match at.member(key) {
-                        // A type without a name is a map, whose keys are not part of Go's field names.
+                        // A type without a name is a map. In Go's messages, the keys of maps are not part of a field's
+                        // name.
                         Some(at) if name.is_empty() => walk.decoded(at, value, owner),
                         Some(at) => walk.decoded(at, value, &go_field(name, owner, key)),
                         None if walk.unknown.len() < MOST_MISTAKES => walk.unknown.push(walk.path.clone()),
@@ -315,7 +317,7 @@ fn go_field(type_name: &str, outer: &str, field: &str) -> String {
 }
 
 impl Scalar {
-    /// Describes why a value in an object to apply does not fit; returns `None` if it fits.
+    /// Describes why a scalar in an object to apply does not fit; returns `None` if it fits.
     fn refused(self, value: &Json) -> Option<String> {
         let (fits, wanted) = match self {
             Self::String | Self::Bytes => {
@@ -343,7 +345,7 @@ impl Scalar {
         (!fits).then(|| format!("expected {wanted}"))
     }
 
-    /// Returns the name of the type in Go; `None` if several types are possible.
+    /// Returns the name of the scalar's type in Go; `None` if several types are possible.
     fn go_type(self) -> Option<&'static str> {
         Some(match self {
             Self::String => "string",
@@ -357,7 +359,7 @@ impl Scalar {
     }
 }
 
-/// Formats a value as Go's `%v` formats a pointer to a struct that contains the value: `&{value}`.
+/// Formats a value as Go's `%v` does for a pointer to a struct that contains the value: `&{value}`.
 fn go(value: &Json) -> String {
     match value {
         Json::Null => "&{NULL_VALUE}".to_owned(),
@@ -366,7 +368,7 @@ fn go(value: &Json) -> String {
     }
 }
 
-/// Formats a value as Go's `%#v` does. Null is `0`, its number in the enumeration `structpb.NullValue`.
+/// Formats a value as Go's `%#v` does. Null becomes `0`, which is its number in the enumeration `structpb.NullValue`.
 fn go_syntax(value: &Json) -> String {
     match value {
         Json::Null => "0".to_owned(),

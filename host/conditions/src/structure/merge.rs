@@ -1,4 +1,4 @@
-//! Merges an object to apply into another object, like server-side apply.
+//! Merges an object to apply into another object, as server-side apply does.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -7,7 +7,8 @@ use serde_json::{Map, Value as Json};
 use super::{Cursor, ListMerge, Node, Structure, check::item_name};
 
 impl Structure {
-    /// Merges a change, which must not contain atomic values or duplicate list items. Fails if a list item has no key.
+    /// Merges a change into the object. The change must not contain atomic values or duplicate list items. Fails if a
+    /// list item has no key.
     pub(crate) fn merge(&self, object: &mut Json, change: Json) -> Result<(), String> {
         merge(self.root(), object, change)
     }
@@ -54,8 +55,9 @@ fn names(at: Cursor<'_>, items: &[Json]) -> Result<Vec<String>, String> {
     names.collect()
 }
 
-/// Merges two lists. Items that are only in one list keep their order. Items that are in both are merged, in the order
-/// of the change. If the object has an item several times, the change replaces all of them.
+/// Merges a change of a list into the list. Items that are in one of the two keep their order. Items that are in both
+/// are merged, in the order of the change. If the list has an item several times, the item of the change replaces all
+/// of them.
 fn merge_items(at: Cursor<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<(), String> {
     let (old_names, new_names) = (names(at, into)?, names(at, &change)?);
     let mut old: HashMap<&str, Option<Json>> = HashMap::new();
@@ -67,7 +69,7 @@ fn merge_items(at: Cursor<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Resul
             continue;
         }
         only_old.push(None);
-        // Duplicate items are not merged, but replaced.
+        // If the list has an item several times, the item is replaced instead of merged.
         old.entry(name)
             .and_modify(|known| *known = None)
             .or_insert(Some(item));
@@ -89,7 +91,8 @@ fn merge_items(at: Cursor<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Resul
         let (take_old, take_new) = match names {
             (None, None) => return Ok(()),
             (Some(old_name), Some(new_name)) if old_name == new_name => (true, true),
-            // Both lists contain the old item, and it comes later in the order of the change.
+            // The change contains this item, too, but the next common item in the change is a different one. So this
+            // item comes later.
             (Some(old_name), Some(_))
                 if changed.contains(old_name) && next_shared.is_some_and(|next| next != old_name) =>
             {
@@ -137,7 +140,7 @@ mod tests {
         object["spec"][list].clone()
     }
 
-    /// Source: `typed/merge_test.go` of structured-merge-diff.
+    /// The cases are from `typed/merge_test.go` of structured-merge-diff.
     #[test]
     fn lists_are_merged_in_the_order_of_server_side_apply() {
         let names = |text: &str| -> Json {
@@ -152,7 +155,8 @@ mod tests {
             ("abc", "xb", "axbc"),
             ("abc", "ca", "bca"),
             ("abcd", "dxa", "bcdxa"),
-            // The item of the change replaces duplicate items. Other duplicate items stay.
+            // In the next row, the item of the change replaces both items `a`. In the row after it, both stay, because
+            // they are not in the change.
             ("aab", "a", "ab"),
             ("aab", "b", "aab"),
         ] {

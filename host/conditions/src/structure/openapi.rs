@@ -1,4 +1,4 @@
-//! Reads structures from OpenAPI schemas.
+//! Reads the structures of kinds from OpenAPI schemas.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,11 +7,11 @@ use serde_json::{Map, Value as Json};
 use super::{Field, ListMerge, Node, Scalar, Structure, builtin};
 use crate::schema::reference;
 
-/// The deepest nesting of schemas that is read.
+/// The maximum nesting of schemas. Deeper schemas allow any value.
 const MAX_DEPTH: usize = 64;
 
 impl Structure {
-    /// Reads the structure of a kind's objects from their schema, which may refer to other schemas.
+    /// Reads the structure of a kind's objects from their schema. The schema may refer to `others`.
     pub(crate) fn of_schema(kind: &str, schema: &Json, others: &Map<String, Json>) -> Self {
         let mut reader = Reader {
             others,
@@ -39,7 +39,7 @@ impl Structure {
 
 struct Reader<'s> {
     others: &'s Map<String, Json>,
-    /// The nodes of the referenced schemas, by name.
+    /// The indices of the nodes for referenced schemas, by the name of the schema.
     named: HashMap<&'s str, usize>,
     nodes: Vec<Node>,
 }
@@ -57,7 +57,7 @@ impl<'s> Reader<'s> {
         if let Some(reference) = reference(schema) {
             return self.referred(reference, depth);
         }
-        // The slot is reserved first, so that the root's schema becomes the first node.
+        // The node is reserved before the nodes below it are added, so that the root's node comes first.
         let place = self.add(Node::Any);
         let node = self.node(name, schema, depth);
         if let Some(slot) = self.nodes.get_mut(place) {
@@ -94,7 +94,7 @@ impl<'s> Reader<'s> {
             return Node::Scalar(Scalar::Any);
         }
         match text("type") {
-            // A schema without a type allows several types. For example, a quantity is a string or a number.
+            // A schema without a type allows several types of values. For example, a quantity is a string or a number.
             None => Node::Any,
             Some("string") => Node::Scalar(match format {
                 Some("byte") => Scalar::Bytes,

@@ -1,4 +1,4 @@
-//! The expressions of groups.
+//! The expressions that combine the verdicts of a group's members.
 
 use admittance_admission::Formula;
 

@@ -24,7 +24,7 @@ async fn expensive_expressions_fail_at_the_cost_limit() {
         "bomb": "((a{1,100}){1,100}){1,100}",
         "texts": vec!["x".repeat(1000); 1000],
     }));
-    // Source: kube-apiserver's cost limit of a call. Each expression would take long or use much memory.
+    // Each expression would take long or use much memory. It must be refused because of kube-apiserver's cost limit.
     for expression in [
         "object.spec.a.all(x, object.spec.a.all(y, object.spec.a.all(z, x + y + z >= 0)))",
         "object.spec.a.map(x, object.spec.a.map(y, [x, y])).size() > 0",
@@ -56,19 +56,19 @@ async fn expensive_expressions_fail_at_the_cost_limit() {
         );
     }
     for (expression, expected) in [
-        // Each `map` makes the string eight times as long.
+        // In this row, each `map` makes the string eight times as long.
         (
             "[0].map(x, 'xxxxxxxx').map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x)\
              .map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x)\
              .size() > 0",
             Err(OVER.to_owned()),
         ),
-        // The pattern comes from the object, and is large when it is compiled.
+        // In this row, the pattern comes from the object, and is large when it is compiled.
         (
             "'a'.matches(object.spec.bomb)",
             Err("error parsing regexp: `((a{1,100}){1,100}){1,100}`".to_owned()),
         ),
-        // A backtracking engine would not finish with this pattern.
+        // In this row, a regular expression engine that backtracks would not finish.
         (
             "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab'.matches('^(a+)+$')",
             Ok(false),
@@ -94,7 +94,7 @@ fn inner_copy() -> serde_json::Value {
 async fn all_conditions_of_a_stage_share_a_cost_limit() {
     let numbers: Vec<u32> = (0..1000).collect();
     let request = with_spec(json!({ "a": numbers }));
-    // Each expression costs about 900,000, so the third one exceeds the limit of all expressions together.
+    // Each expression costs about 900,000, so that the third one exceeds the limit for all expressions together.
     let costly = "object.spec.a.filter(x, x < 150).all(x, object.spec.a.all(y, x + y >= 0))";
     let three = conditions(&[("a", costly), ("b", costly), ("c", costly), ("d", "true")]);
     let failure = three
@@ -231,7 +231,7 @@ fn the_deepest_expression_runs_on_a_small_stack() {
             let outcome = machine.run(&condition.checked.expression);
             matches!(outcome, Ok(Value::Bool(true)))
         };
-        // The stack has half the size of a worker's stack.
+        // This stack is half as large as that of a worker, so that the test notices expressions that need too much.
         let thread = std::thread::Builder::new()
             .stack_size(1 << 20)
             .spawn(run)
@@ -240,7 +240,7 @@ fn the_deepest_expression_runs_on_a_small_stack() {
     }
 }
 
-/// An authorizer that allows everything on a thread for long work, and nothing on other threads.
+/// An authorizer that allows an action if it is called on a thread for long work, and denies it on other threads.
 #[derive(Debug)]
 struct Apart;
 

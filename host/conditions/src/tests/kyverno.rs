@@ -1,4 +1,4 @@
-//! Policies of Kyverno as hooks. Sources: the documentation of Kyverno's libraries, and its responses.
+//! Policies of Kyverno as hooks. The cases are from the documentation of Kyverno's libraries, and from its responses.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -165,7 +165,7 @@ async fn x509_decode_returns_the_same_fields_as_go() {
         let pem = pem.replace('\n', "\\n");
         format!("cel.bind(c, x509.decode('{pem}'), {expression})")
     };
-    // The modulus in decimal, from the output of `openssl rsa -modulus`.
+    // The modulus of the key in decimal, as computed from the output of `openssl rsa -modulus`.
     let modulus = "115132503946400349703634281247340370237416683726376329195519497309529035457853848388144454481846075\
                    441957201720229558425699733609713255722981443523094081216258029103028136560494580677014777802112689\
                    187675961349275494011201178603278999526579653054593916428678391777506775977875440514119183760595187\
@@ -383,7 +383,7 @@ fn functions_that_policies_cannot_call_are_refused_with_the_reason() {
         let error = compile(namespace, &[expression]).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
-    // Only Kyverno policies can call these functions.
+    // Each expression calls a function that Kyverno policies may call, and other policies may not.
     for expression in [
         "image('a').tag() == ''",
         "md5('a') == ''",
@@ -457,7 +457,8 @@ async fn a_recorded_request_keeps_the_objects_that_its_policies_looked_up() {
     assert!(recorded.looked_up);
 }
 
-/// Returns a hook whose policy may send `GET` requests and some `POST` requests to one server with prepared responses.
+/// Returns a hook for this policy. The policy may send `GET` requests and some `POST` requests to one server, whose
+/// responses are prepared.
 fn asking(policy: Policy) -> PolicyHook {
     let answers = json!([
         {"url": "https://a.example/teams", "body": {"teams": ["shop"]}},
@@ -555,7 +556,7 @@ async fn http_responses_to_a_policy_are_recorded() {
         .http
         .into_iter()
         .map(|answer| (answer.method, answer.body));
-    // Equal requests from a policy are sent only once.
+    // Both expressions of the policy send the same request, so one request is sent.
     let expected = ("POST".to_owned(), json!({"ok": true}));
     assert_eq!(sent.collect::<Vec<_>>(), [expected]);
 }
@@ -569,7 +570,7 @@ async fn denials_by_kyverno_policies_have_the_wording_of_kyverno() {
     let failed = "Policy p failed: a";
     let error = "Policy p error: expression 'object.nope == 1' resulted in error: no such key: nope";
     for (expressions, binding, verdict, warnings, note) in [
-        // Evaluation ends at the first validation that is not true.
+        // In this row, evaluation ends at the first validation that is not true.
         (
             vec!["true", "false | a", "false | b"],
             binding(&[Action::Deny]),

@@ -1,4 +1,4 @@
-//! The functions of the libraries of kube-apiserver 1.36, by library.
+//! The functions of kube-apiserver 1.36, with a table for each library.
 
 use super::*;
 
@@ -12,8 +12,8 @@ const FORMATS: &str = "k8s.io/apiserver, library.Format";
 const SEMVER: &str = "k8s.io/apiserver, library.SemverLib version 1";
 const QUANTITY: &str = "k8s.io/apiserver, library.Quantity";
 
-/// The library functions that these tables test. The module `language` tests those for regular expressions, addresses,
-/// sets and lists.
+/// The library functions that the tables in this file test. The module `language` tests the functions for regular
+/// expressions, addresses, sets and lists.
 const FUNCTIONS: &[(&str, &str)] = &[
     (
         STRINGS,
@@ -303,7 +303,7 @@ async fn library_functions_refuse_wrong_arguments() {
         let text = outcome.expect_err(expression);
         assert!(text.starts_with(expected), "{expression}: {text}");
     }
-    // Rust's formatter does not support this precision.
+    // The format asks for more decimals than Rust's formatter supports.
     let long = "'%.100000f'.format([object.spec.ratio]).size() == 100002 && '%.100000e'.format([0.5]).size() > 100000";
     assert_eq!(evaluate(long, &pod()).await, Ok(true));
 }

@@ -1,4 +1,5 @@
-//! Policies as hooks. Sources: Kubernetes' documentation, and kube-apiserver's dispatchers, validators and patchers.
+//! Policies as hooks. The cases are from Kubernetes' documentation, and from kube-apiserver's dispatchers, validators
+//! and patchers.
 
 use admittance_admission::{
     ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Failure, FailureKind, FailurePolicy,
@@ -7,8 +8,8 @@ use admittance_admission::{
 
 use super::*;
 
-/// Compiles a policy from parts of the forms `name = variable`, `validate expression | message | message expression`,
-/// `when condition`, `note expression`, `apply expression` and `patch expression`.
+/// Compiles a policy. Each part has one of these forms: `name = variable`, `validate expression | message | message
+/// expression`, `when condition`, `note expression`, `apply expression` or `patch expression`.
 pub(super) fn policy(parts: &[&str]) -> Policy {
     let mut compiler = PolicyCompiler::new(true);
     let (mut conditions, mut validations, mut notes, mut mutations) = (vec![], vec![], vec![], vec![]);
@@ -62,7 +63,7 @@ async fn admit_request(
     hook.admit(&Arc::new(request.clone()), deadline).await
 }
 
-/// A cluster with two ConfigMaps in one namespace, and a Namespace.
+/// A cluster that contains two ConfigMaps in one namespace, and a Namespace.
 #[derive(Debug)]
 struct ConfigMaps;
 
@@ -101,7 +102,7 @@ impl ClusterReader for ConfigMaps {
     ) -> Result<ClusterPage, ClusterError> {
         assert_eq!(query.label_selector, "limits in (yes)");
         let mut page = ClusterPage::default();
-        // The only objects are in the namespace `shop`.
+        // All objects of this cluster are in the namespace `shop`.
         let namespace = query.namespace.as_deref().unwrap_or("shop");
         for name in ["many", "few"] {
             let found = self.get(kind, Some(namespace), name, deadline).await?;
@@ -134,7 +135,7 @@ fn with_params(which: ParamsSelector, missing: ParamsMissing) -> Binding {
     }
 }
 
-/// Returns the verdict, warnings and annotations in one line.
+/// Returns the verdict, warnings and audit annotations of a response in one line.
 fn shown(answer: Result<Response, Failure>) -> String {
     let response = match answer {
         Ok(response) => response,
@@ -179,38 +180,39 @@ async fn validations_decide_according_to_actions_and_parameters() {
         (&["validate object.spec.replicas < 3"], deny(), format!("{DENIED}failed expression: object.spec.replicas < 3")),
         (&["validate false | no way "], deny(), format!("{DENIED}no way")),
         (&["validate false | no way | 'because'"], deny(), format!("{DENIED}because")),
-        // The result of a message expression is ignored if it is an error, empty, or has several lines.
+        // In the next rows, the result of the message expression is an error, empty, or has several lines, so it is
+        // ignored.
         (&["validate false | no way | string(object.nope)"], deny(), format!("{DENIED}no way")),
         (&["validate false | no way | ' '"], deny(), format!("{DENIED}no way")),
         (&["validate false | no way | 'a\\nb'"], deny(), format!("{DENIED}no way")),
         (&["validate true", "validate false | second", "validate false | third"], deny(), format!("{DENIED}second")),
-        // An expression that fails denies the request with the default reason.
+        // In the next row, an expression fails, so the request is denied with the default reason.
         (&["validate object.nope == 1"], deny(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
         (&["validate object.nope == 1"], ignore(), "allow".into()),
         (&["validate object.nope == 1", "validate false | no"], ignore(), format!("{DENIED}no")),
-        // Variables are evaluated only when they are used.
+        // In the next row, a variable's expression would fail. Its value is not needed, so it is not evaluated.
         (&["a = object.nope", "b = 2", "c = variables.b + 1", "validate variables.c == 3 && (true || variables.a == 1)"], deny(), "allow".into()),
         (&["a = object.nope", "validate variables.a == 1"], ignore(), "allow".into()),
         (&["a = object.nope.x", "validate variables.a == 1"], deny(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'variables.a == 1' resulted in error: composited variable \"a\" fails to evaluate: no such key: nope".into()),
-        // Conditions.
+        // The next rows: match conditions.
         (&["when object.kind == 'Service'", "validate false"], deny(), "allow".into()),
         (&["when object.nope == 1", "validate true"], deny(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
         (&["when object.nope == 1", "validate false"], ignore(), "allow".into()),
-        // The following rows have the actions `Warn` and `Audit`.
+        // The next rows: the actions `Warn` and `Audit`.
         (&["validate false | no"], bound(&[Action::Warn]), "allow; Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': no".into()),
         (&["validate false | no"], bound(&[Action::Audit, Action::Deny]), format!("{DENIED}no; validation_failure=[{{\"message\":\"no\",\"policy\":\"p\",\"binding\":\"b\",\"expressionIndex\":0,\"validationActions\":[\"Audit\",\"Deny\"]}}]")),
-        // Audit annotations.
+        // The next rows: audit annotations.
         (&["note string(object.spec.replicas)"], deny(), "allow; replicas=3".into()),
-        // Parameters.
+        // The next rows: parameters.
         (&limit, few(), format!("{DENIED}at most 2")),
         (&limit, with_params(ParamsSelector::Name("many".to_owned()), ParamsMissing::Deny), "allow".into()),
         (&limit, with_params(ParamsSelector::Labels(labelled), ParamsMissing::Deny), format!("{DENIED}at most 2")),
         (&limit, none(ParamsMissing::Allow), "allow".into()),
         (&limit, none(ParamsMissing::Deny), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction".into()),
         (&["validate params == null"], deny(), "allow".into()),
-        // The expression of this row reads the Namespace.
+        // The next row: an expression that reads the Namespace.
         (&["validate namespaceObject.metadata.labels['tier'] == 'gold' && namespaceObject.metadata.creationTimestamp < timestamp('2024-03-01T00:00:00Z')"], deny(), "allow".into()),
-        // In a native chain, messages do not contain the names of policy and binding.
+        // The next rows: a native chain, whose messages do not contain the names of policy and binding.
         (&["validate false | no"], Binding::default(), "403 Forbidden: no".into()),
         (&["validate object.nope == 1", "validate false | no"], Binding::default(), "403 Forbidden: no".into()),
         (&["validate object.nope == 1"], Binding::default(), "error: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
@@ -233,7 +235,7 @@ async fn missing_namespaces_and_parameters_are_handled_as_in_kubernetes() {
         failure_policy: FailurePolicy::Ignore,
         ..bound(&[Action::Warn])
     };
-    // (kind and namespace of the object, binding, outcome)
+    // (kind of the object, namespace of the request, binding, expected response)
     for (kind, namespace, binding, expected) in [
         (
             "Pod",
@@ -247,9 +249,10 @@ async fn missing_namespaces_and_parameters_are_handled_as_in_kubernetes() {
             Binding::default(),
             format!("namespace-unknown: {unknown}"),
         ),
-        // The failure policy does not apply if the Namespace cannot be read.
+        // In the next row, the failure policy is `Ignore`, but the request is denied, because the Namespace cannot be
+        // read.
         ("Pod", Some("nowhere"), ignored, refused(unknown)),
-        // A Namespace has no namespace.
+        // In the next row, the object is a Namespace, which is not in a namespace.
         (
             "Namespace",
             Some("nowhere"),
@@ -290,12 +293,12 @@ async fn mutations_change_the_object_in_order() {
             &["apply Object{metadata: Object.metadata{labels: {'team': request.userInfo.username}}}"],
             format!(r#"{{"app":"web","tier":"front","team":"alice"}} [{container},{{"name":"b","image":"two"}}]"#),
         ),
-        // Items with the same key are merged, and other items are added.
+        // In this row, list items with the same key are merged, and other items are added.
         (
             &["apply Object{spec: Object.spec{containers: [Object.spec.containers{name: 'b', image: 'three'}, Object.spec.containers{name: 'c'}]}}"],
             format!(r#"{OLD} [{container},{{"name":"b","image":"three"}},{{"name":"c"}}]"#),
         ),
-        // Each mutation sees the result of the previous one.
+        // In this row, the second mutation sees the result of the first.
         (
             &[
                 "n = size(object.metadata.labels)",
@@ -322,7 +325,7 @@ async fn mutations_change_the_object_in_order() {
     }
 }
 
-/// Values share their parts, so a value that costs little may be very long as JSON.
+/// Values share their parts, so a value with a low cost may be very long as JSON.
 #[tokio::test]
 async fn the_size_of_mutated_objects_is_limited() {
     let tenfold = ".map(a, [a, a, a, a, a, a, a, a, a, a])".repeat(9);
@@ -339,7 +342,7 @@ async fn the_size_of_mutated_objects_is_limited() {
             "metadata": {"labels": {"a": "x".repeat(1_000_000)}},
             "spec": {"containers": vec![json!({"name": "a"}); containers], "filler": "x".repeat(filler)},
         });
-        // The fields of this kind are not known.
+        // There is no schema for this kind, so its fields are not known.
         request.kind.kind = "Load".to_owned();
         request.object = Object::from_value(object);
         request
@@ -375,7 +378,7 @@ async fn the_size_of_mutated_objects_is_limited() {
             ample,
             Some(FailureKind::OutputTooLarge),
         ),
-        // Each of the mutations alone is within the limit.
+        // In this row, each mutation alone is within the size limit, but both together are not.
         (
             "two together",
             vec![part(1), part(2)],
@@ -401,7 +404,8 @@ async fn the_size_of_mutated_objects_is_limited() {
         ("a few copies", vec![patch(&labels)], large(10, 0), ample, None),
     ] {
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-        // Exceeding the limit is a failure, even for a policy that denies the request if an expression fails.
+        // If the size limit is exceeded, the stage fails, even with a policy that denies the request when an expression
+        // fails.
         for binding in [Binding::default(), bound(&[])] {
             let answer = admit_request(&parts, binding, &request, deadline).await;
             assert_eq!(answer.err().map(|failure| failure.kind), expected, "{case}");
@@ -409,7 +413,8 @@ async fn the_size_of_mutated_objects_is_limited() {
     }
 }
 
-/// The cost limit bounds messages and annotations, and error messages do not repeat text from clients.
+/// The cost limit restricts the lengths of messages and annotations. Error messages do not repeat long texts of
+/// clients.
 #[tokio::test]
 async fn the_lengths_of_messages_and_annotations_of_policies_are_limited() {
     let mut request = pod();
@@ -515,7 +520,7 @@ fn the_depth_of_nested_variables_is_limited() {
 
 #[tokio::test]
 async fn all_expressions_of_a_policy_share_a_cost_limit() {
-    // Each expression costs about 800,000.
+    // Each validation costs about 800,000.
     let costly = "validate lists.range(100).all(x, lists.range(1000).all(y, x + y >= 0))";
     let expected =
         "validation failed due to running out of cost budget, no further validation rules will be run";

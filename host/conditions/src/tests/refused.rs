@@ -3,7 +3,8 @@ use super::*;
 #[test]
 fn an_invalid_expression_is_refused_with_a_reason() {
     let long_name = "a".repeat(64);
-    // (name, expression, part of the error); sources: kube-apiserver's validation, and CEL's checker.
+    // (name of the condition, expression, part of the expected error). The sources are kube-apiserver's validation and
+    // CEL's checker.
     let table: &[(&str, &str, &str)] = &[
         ("", "true", "it is empty"),
         ("no good", "true", "the name part may have"),
@@ -117,9 +118,9 @@ fn an_invalid_expression_is_refused_with_a_reason() {
             "object.x.frobnicate()",
             "undeclared reference to 'frobnicate'",
         ),
-        // Kubernetes declares this function as a global one.
+        // In this row, `sign` is called as a member, but Kubernetes declares it as a global function.
         ("a", "quantity('1').sign() == 1", "undeclared reference to 'sign'"),
-        // Conversions of constants are evaluated at compilation.
+        // In the next rows, constants are converted, which happens during compilation.
         ("a", "int('abc') == 1", "parsing \"abc\": invalid syntax"),
         ("a", "int(1e300) == 1", "integer overflow"),
         (
@@ -235,7 +236,7 @@ fn an_invalid_expression_is_refused_with_a_reason() {
 
 #[test]
 fn expressions_that_kubernetes_accepts_are_compiled() {
-    // Sources: kube-apiserver's validation of match conditions, and Kubernetes' documentation.
+    // The sources are kube-apiserver's validation of match conditions, and Kubernetes' documentation.
     for expression in [
         "true",
         "object.metadata.namespace != 'kube-system'",
