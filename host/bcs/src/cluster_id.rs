@@ -1,14 +1,14 @@
 use std::{borrow::Borrow, str::FromStr, sync::Arc};
 
-/// The prefix of the names of nodes that BCS programs register. It tells drivers from clusters: with a single ensemble,
-/// drivers register next to the nodes of clusters.
+/// The prefix of the names of nodes that BCS programs register. It distinguishes drivers from clusters, because in a
+/// single ensemble both have nodes below the same parent.
 const REGISTRATION: &str = "_c_";
 
-/// The ID of a BCS cluster, such as `BCS-MESOS-10001`: the exact value of `BCS-ClusterID`. Cheap to clone.
+/// The ID of a BCS cluster, such as `BCS-MESOS-10001`, which the header `BCS-ClusterID` contains. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
 pub struct ClusterId(Arc<str>);
 
-/// A string that is not a valid value of `BCS-ClusterID`.
+/// The error for a string that is not a valid value of `BCS-ClusterID`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a valid cluster ID: write visible ASCII characters without spaces, such as BCS-MESOS-10001"
@@ -20,7 +20,7 @@ impl ClusterId {
         &self.0
     }
 
-    /// Returns the ID of a cluster from the name of the node that its drivers register below.
+    /// Returns the ID of a cluster from the name of the node below which the cluster's drivers register.
     pub fn of_node(name: &str) -> Result<Self, InvalidClusterId> {
         if name.starts_with(REGISTRATION) || name.contains('/') || matches!(name, "." | "..") {
             return Err(InvalidClusterId(name.to_owned()));

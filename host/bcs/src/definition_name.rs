@@ -1,8 +1,8 @@
-//! The names of definitions of BCS.
+//! The names of BCS's definitions of hooks.
 
 use admittance_definitions::DefinitionId;
 
-/// The `kind` of definitions of BCS, which is compared without regard to case.
+/// The `kind` of BCS's definitions of hooks. Its case is ignored.
 pub(crate) const KIND: &str = "admissionwebhook";
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, derive_more::Display)]
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_definition_is_a_namespace_and_a_name() {
-        // (kind, name in the ID, expected namespace and name)
+        // (kind in the ID, name in the ID, expected namespace and name of the definition)
         for (kind, name, expected) in [
             ("admissionwebhook", "defaultGroup/a", Some(("defaultGroup", "a"))),
             ("AdmissionWebhook", "a/b", Some(("a", "b"))),

@@ -1,7 +1,7 @@
 //! The API of BCS for definitions of hooks: `admissionwebhook`, as clients of bcs-mesos-driver use it.
 //!
-//! bcs-mesos-driver forwards these requests to the scheduler, which stores the definitions. This program answers them
-//! itself from the host's definition stores, so that a written definition takes effect.
+//! bcs-mesos-driver forwards these requests to the scheduler, which stores the definitions. This program handles them
+//! itself with the host's definition stores, so that a change of a definition takes effect here.
 
 mod change;
 mod refusal;
@@ -32,12 +32,12 @@ use self::{
 };
 use crate::{Bcs, metric_names, reply};
 
-/// The name of requests for definitions in the access log.
+/// The name in the access log for requests about definitions of hooks.
 const PASSAGE: &str = "definitions";
 
-/// Serves requests for definitions. Cheap to clone; lives as long as the driver.
+/// Serves requests about definitions of hooks. Cheap to clone; lives as long as the driver.
 ///
-/// These requests bypass the chains, so that a chain that refuses everything can be repaired.
+/// These requests bypass the chains. So a chain that refuses every request can still be repaired.
 #[derive(Clone, Debug)]
 pub(crate) struct DefinitionsApi(Arc<Inner>);
 
@@ -49,8 +49,8 @@ struct Inner {
 }
 
 impl DefinitionsApi {
-    /// Creates the API for the definitions of this host. `dialect` checks the cluster and writes the replies to
-    /// requests that cannot be read; `limits` apply to request bodies.
+    /// Creates the API for the definitions of `host`. `dialect` checks the cluster of a request, and writes the reply
+    /// if the request cannot be read; `limits` apply to the bodies of requests.
     pub(crate) fn new(host: Host, dialect: Arc<Bcs>, limits: BodyLimits) -> Self {
         Self(Arc::new(Inner {
             host,
@@ -101,7 +101,7 @@ impl Inner {
         Passage::Ended(PASSAGE).mark(response)
     }
 
-    /// Carries out the request. Returns the data of the reply, and warnings.
+    /// Carries out a request about definitions. Returns the data of the reply, and warnings for the client.
     async fn act(
         &self,
         definition_request: DefinitionRequest,

@@ -18,31 +18,35 @@ use crate::{
     translation::{self, types},
 };
 
-/// Path prefixes of requests that the driver forwards without calling hooks: to consoles, and for custom resources to a
-/// kube-apiserver.
+/// The beginnings of paths that bcs-mesos-driver forwards without calling hooks: to consoles, and for custom resources
+/// to a kube-apiserver.
 const FORWARDED: [&str; 2] = ["/mesosdriver/v4/webconsole/", "/mesosdriver/v4/customresource"];
 pub const CLUSTER_HEADER: &str = "BCS-ClusterID";
 
-/// The keys that only hooks read, as BCS's documentation spells them. The driver's keys are in [`types`].
+/// The keys that hooks read but bcs-mesos-driver does not, as BCS's documentation spells them. The driver's keys are in
+/// [`types`].
 const KEYS: [&str; 3] = [
     "/spec/template/spec/volumes/*/name",
     "/spec/template/spec/volumes/*/volume/hostPath",
     "/spec/template/spec/volumes/*/volume/mountPath",
 ];
 
-/// The dialect of the BCS Mesos driver. Lives as long as the front door.
+/// The dialect of the BCS Mesos driver. Lives as long as the front end.
 ///
-/// A request is identified by its method (POST creates, PUT updates; chains see no other methods) and by `kind`,
-/// `metadata.namespace` and `metadata.name` of its body. As in the driver, its path does not matter. If the body has no
-/// namespace, selectors see an empty name, although the scheduler puts such an application into `defaultGroup`.
+/// Chains see the requests with POST, which create, and with PUT, which update. The object is identified by `kind`,
+/// `metadata.namespace` and `metadata.name` of the body; as in bcs-mesos-driver, the path of the request does not
+/// matter. If the body has no namespace, selectors see an empty name, although the scheduler puts such an application
+/// into `defaultGroup`.
 ///
-/// Differences from the driver: the header `BCS-ClusterID` is checked before any hook runs, a body that cannot be
-/// parsed is refused instead of bypassing the hooks, and keys in another case are first changed to the documented case.
-/// In front of a driver, requests are forwarded unchanged. So, as in [`Rest`](admittance_dialect::Rest), a request
-/// without hooks is refused if a lenient server could read it as one with hooks.
+/// This dialect differs from bcs-mesos-driver in three ways: the header `BCS-ClusterID` is checked before any hook
+/// runs, a body that cannot be parsed is refused instead of bypassing the hooks, and keys in another case are first
+/// changed to the documented case. If the upstream is a bcs-mesos-driver, requests are forwarded unchanged. So, as in
+/// [`Rest`](admittance_dialect::Rest), a request for which no hooks run is refused if a lenient server could read it as
+/// one for which hooks run.
 ///
-/// [`Bcs::in_front_of`] sets the upstream. In front of the scheduler, requests that have passed the chains are
-/// [translated](crate::forwarding) as in the driver: the [routes](crate::routes) define the requests to the scheduler.
+/// [`Bcs::in_front_of`] sets the upstream. If it is the scheduler, requests that have passed the chains are
+/// [translated](crate::forwarding) as bcs-mesos-driver does: the [routes](crate::routes) define the requests to the
+/// scheduler.
 #[derive(Clone, Debug)]
 pub struct Bcs {
     cluster: ClusterId,
@@ -52,17 +56,17 @@ pub struct Bcs {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpstreamKind {
-    /// A bcs-mesos-driver: requests and replies pass unchanged.
+    /// A bcs-mesos-driver, which gets requests unchanged and whose replies are passed on unchanged.
     #[default]
     Driver,
-    /// The Mesos scheduler: requests are translated to its API, and its replies are translated into the driver's.
+    /// The Mesos scheduler. Requests are translated to its API, and its replies to those of bcs-mesos-driver.
     Scheduler,
 }
 
 keywords!(UpstreamKind, "value of `behind`": Scheduler = "scheduler", Driver = "driver");
 
 impl Bcs {
-    /// Returns the dialect in front of the bcs-mesos-driver of one cluster.
+    /// Returns the dialect for the requests of one cluster, whose upstream is a bcs-mesos-driver.
     pub fn new(cluster: ClusterId) -> Self {
         let keys = KEYS.iter().filter_map(|key| key.parse::<Pattern>().ok());
         let kinds = [types::REPLICA_CONTROLLER, types::DEPLOYMENT, types::DAEMONSET];
@@ -74,7 +78,7 @@ impl Bcs {
         }
     }
 
-    /// Sets the kind of the upstream.
+    /// Sets whether the upstream is a bcs-mesos-driver or the scheduler.
     #[must_use]
     pub fn in_front_of(mut self, upstream_kind: UpstreamKind) -> Self {
         self.upstream_kind = upstream_kind;
@@ -85,7 +89,7 @@ impl Bcs {
         self.upstream_kind
     }
 
-    /// Returns the headers that every request for the cluster has.
+    /// Returns the headers that every request to this cluster must have.
     pub fn headers(&self) -> HeaderMap {
         let cluster = HeaderValue::from_str(self.cluster.as_str()).ok();
         let name = HeaderName::from_static("bcs-clusterid");
@@ -93,7 +97,7 @@ impl Bcs {
     }
 
     fn check_cluster(&self, head: &Parts) -> Result<(), Rejection> {
-        // If the header is repeated, every value is checked, because another program may use any of them.
+        // If the header `BCS-ClusterID` is repeated, every value is checked, because the upstream may use any of them.
         let mut values = head.headers.get_all(CLUSTER_HEADER).iter().peekable();
         if values.peek().is_some() && values.all(|value| value == self.cluster.as_str()) {
             return Ok(());
@@ -111,10 +115,10 @@ impl Bcs {
         ))
     }
 
-    /// Refuses a request that would be forwarded without hooks although a lenient server could read it as one with
-    /// hooks. `is_read` says whether the hooks see the body.
+    /// Refuses a request for which no hooks run, if a lenient server could read it as one for which hooks run.
+    /// `is_read` is true if hooks see the body.
     fn check_spelling(&self, head: &Parts, is_read: bool) -> Result<(), Rejection> {
-        // The scheduler only gets requests that this program writes from its table of routes.
+        // The scheduler gets only requests that this program writes itself, so an odd spelling does not reach it.
         if self.upstream_kind == UpstreamKind::Scheduler {
             return Ok(());
         }
@@ -145,8 +149,8 @@ impl Bcs {
         }
     }
 
-    /// Handles a request whose body has no kind: no hooks are called. In front of a driver, the request is refused if
-    /// the driver could require a kind for its path.
+    /// Handles a request whose body has no kind, for which no hooks are called. If the upstream is a bcs-mesos-driver,
+    /// the request is refused if the upstream could require a kind for its path.
     fn without_kind(&self, head: &Parts) -> Result<Reading, Rejection> {
         let may_have_kind = || match lenient(head.uri.path()) {
             Some(readings) => readings
@@ -166,7 +170,7 @@ fn is_own(path: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns whether the driver forwards requests for this path without calling hooks.
+/// Returns whether bcs-mesos-driver forwards requests for this path without calling hooks.
 fn is_forwarded(path: &str) -> bool {
     FORWARDED.iter().any(|prefix| path.starts_with(prefix))
 }
@@ -180,7 +184,8 @@ impl Dialect for Bcs {
         let raw = head.uri.path();
         let readings = PathReadings::new(raw);
         let is_own = readings.iter().any(is_own);
-        // Hooks are bypassed only if the driver calls none for this path, however the path is read.
+        // Hooks are skipped only if bcs-mesos-driver would skip them for this path in every way in which the path can
+        // be read.
         let is_forwarded = is_own && is_forwarded(raw) && readings.iter().all(is_forwarded);
         if is_own && let Err(rejection) = self.check_cluster(head) {
             return Class::Refuse(rejection);
@@ -247,7 +252,7 @@ impl Dialect for Bcs {
             | EndReason::BodyUnreadable { .. }
             | EndReason::BodyEncoded { .. } => Code::ReadBody,
             EndReason::Overloaded { .. } => Code::Driver,
-            // As in the driver, the status is 200 even if the request to the scheduler has failed.
+            // As in bcs-mesos-driver, the status is 200 even though the request to the scheduler has failed.
             _ => {
                 let program = (self.upstream_kind == UpstreamKind::Scheduler).then_some(DRIVER);
                 let message = format!("do http request failed!{end}");
@@ -255,7 +260,7 @@ impl Dialect for Bcs {
             }
         };
         let status = match end {
-            // The driver uses one status for every refusal. The code of a denial has no effect on it.
+            // bcs-mesos-driver uses 400 for every refusal, so the code that a hook chooses is not used.
             EndReason::Refused(_) | EndReason::Rejected(_) => StatusCode::BAD_REQUEST,
             end => end.status(),
         };
@@ -270,8 +275,8 @@ impl Dialect for Bcs {
     }
 }
 
-/// Returns the kind of the object, if it has one. Like the scheduler, refuses members of a wrong type: a lenient reader
-/// could find a kind in such an object where the scheduler finds none.
+/// Returns the kind of the object, or `None` if it has none. As in the scheduler, members of a wrong type are an error,
+/// because a lenient reader could find a kind in such an object where the scheduler finds none.
 fn kind_of(object: &Object) -> Result<Option<GroupVersionKind>, Rejection> {
     #[derive(Deserialize)]
     struct Typed {

@@ -1,4 +1,4 @@
-//! Keeps the servers of an upstream up to date from their registrations in ZooKeeper.
+//! Follows the registrations of servers in ZooKeeper, so that the list of an upstream's servers stays up to date.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     zookeeper::{ChildList, Followed, Member, NodePath, ZooKeeper},
 };
 
-/// The servers registered below a node, followed until this value and all its clones are dropped.
+/// A list of the servers that register below a node. It is kept up to date until all clones of this are dropped.
 #[derive(Clone, Debug)]
 pub struct Discovery {
     path: NodePath,
@@ -24,16 +24,16 @@ pub struct Discovery {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerKind {
-    /// Schedulers; the first one is the master. Requests use their internal addresses.
+    /// Schedulers. Only the first, which is the master, serves requests, at its internal address.
     Schedulers,
-    /// Drivers, which are all equal. Requests use their external addresses if they have one.
+    /// Drivers, any of which can serve a request. Requests go to a driver's external address if it has one.
     Drivers,
-    /// Gateways, which are all equal. Requests use their internal addresses.
+    /// Gateways, any of which can serve a request. Requests go to the internal address of a gateway.
     Gateways,
 }
 
 impl Discovery {
-    /// Follows the servers registered below this node of the ensemble.
+    /// Starts to follow the servers that register below this node of an ensemble.
     pub fn start(zookeeper: &ZooKeeper, path: NodePath, kind: ServerKind) -> Self {
         let members = zookeeper.members(path.as_str());
         let (sender, servers) = watch::channel(Arc::new(FollowedServers::default()));
@@ -79,7 +79,7 @@ async fn follow(
     }
 }
 
-/// Returns the registered members of a node as servers. Leaves out members that cannot be parsed.
+/// Returns the servers that are registered below a node. A registration that cannot be parsed is left out.
 fn servers(members: &ChildList<Member>, path: &NodePath, kind: ServerKind) -> FollowedServers {
     let server = |member: &Member| match read(member, kind) {
         Ok(server) => Some(FollowedServer {

@@ -1,6 +1,7 @@
-//! Lets the drivers of a cluster switch together to the same table of chains. Each driver reports in an ephemeral node
-//! which table it serves and which one it has prepared. The driver that was registered first is the leader. It writes
-//! the target, the table that all switch to, into the parent node.
+//! Lets the drivers of a cluster switch to a new table of chains at the same time. Each driver reports in an ephemeral
+//! node of ZooKeeper which table it serves and which one it has prepared. The driver that registered first is the
+//! leader. It writes into the parent node the digest of the table to which all drivers switch, which is called the
+//! target.
 
 mod follow;
 
@@ -33,40 +34,41 @@ use crate::{
     zookeeper::{AtNode, Registered, Registration, RegistrationState, ZooKeeper, ZooKeeperError, sequence},
 };
 
-/// The parent of the clusters' nodes. Only this program uses it.
+/// The node below which each cluster has a node for its drivers. No program of BCS uses it.
 const CLUSTERS: &str = "/admittance/drivers";
-/// Characters that are not escaped in the names of nodes. A dot is escaped, because no node can be named `.`.
+/// The characters that are not escaped in the names of nodes. A dot is escaped, because ZooKeeper allows no node named
+/// `.`.
 const UNCHANGED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
-/// The timeout of writing the target.
+/// The time within which the target must be written.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The drivers of a cluster, as this driver sees them. Lives as long as the driver.
+/// The drivers of a cluster, as the driver that runs this sees them. Lives as long as that driver.
 #[derive(Debug)]
 pub struct Drivers {
     zookeeper: ZooKeeper,
     path: String,
     name: String,
-    /// The node of this driver. It is registered once the driver has something to report.
+    /// The node of this driver. It is registered at the first report.
     own: OnceLock<Registered>,
     seen: Mutex<DriverNodes>,
     changes: watch::Sender<u64>,
-    /// Whether the last attempt to write the target failed.
+    /// Whether the last attempt to write the target has failed, so that repeated failures are logged once.
     has_failed: AtomicBool,
 }
 
-/// The nodes as they were last read.
+/// The drivers' nodes and their parent node, as they were last read.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct DriverNodes {
-    /// The version and data of the parent node, if the node exists.
+    /// The version of the parent node, and the target that it contains; `None` if the node does not exist.
     parent: Option<(i32, Option<Digest>)>,
-    /// The drivers by the names of their nodes; `None` for a node that cannot be read.
+    /// The reports of drivers by the names of their nodes; `None` for a node whose data cannot be parsed.
     drivers: BTreeMap<String, Option<Entry>>,
-    /// The reason why the state may be stale.
+    /// The reason why the nodes may have changed since they were read.
     stale_reason: Option<String>,
     is_refused: bool,
 }
 
-/// The data of a driver's node.
+/// The data in the node of a driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
     name: String,
@@ -74,14 +76,15 @@ struct Entry {
     report: Report,
 }
 
-/// The data of the parent node.
+/// The data in the parent node of the drivers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct ParentData {
     target: Digest,
 }
 
 impl Drivers {
-    /// Prepares the agreement with the other drivers of this cluster. `ports` are the ports of this driver.
+    /// Prepares the agreement of this driver with the other drivers of its cluster. `ports` are the ports of this
+    /// driver.
     pub fn new(
         zookeeper: &ZooKeeper,
         cluster: &ClusterId,
@@ -128,7 +131,7 @@ impl Drivers {
         self.update(&seen);
     }
 
-    /// Reads the nodes after every change, in one session after another. Never returns.
+    /// Reads the nodes after every change. When the session is lost, continues in a new session. Never returns.
     async fn follow(&self) {
         let follow = |client| async move {
             follow::follow_session(&client, &self.path, |seen| self.update(seen)).await
@@ -138,7 +141,7 @@ impl Drivers {
             .await;
     }
 
-    /// Calls `notify_changed` after each change of this driver's own registration. Never returns.
+    /// Calls `notify_changed` whenever this driver is registered, or loses its registration. Never returns.
     async fn follow_own(&self) {
         if let Some(own) = self.own.get() {
             let mut states = own.states();
@@ -149,7 +152,8 @@ impl Drivers {
         std::future::pending().await
     }
 
-    /// Writes the target, unless another driver has written one since this driver read it.
+    /// Writes the target into the parent node. If another driver has changed the node since it was read, nothing is
+    /// written, which is not an error.
     async fn write(&self, version: i32, target: Digest) -> Result<(), ZooKeeperError> {
         let client = self.zookeeper.client().await?;
         let data = serde_json::to_vec(&ParentData { target }).unwrap_or_default();
@@ -219,7 +223,7 @@ impl Transport for Drivers {
     }
 }
 
-/// Derives the membership from all nodes, and from the registration and the name of this driver.
+/// Derives the state of the agreement from the nodes of all drivers, and from the registration and name of this driver.
 fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -> Membership {
     let mut entries: Vec<(i64, &Entry)> = seen
         .drivers
@@ -231,7 +235,8 @@ fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -
         let mut later = entries.iter().skip(index + 1);
         later.all(|(_, other)| other.name != entry.name)
     };
-    // A driver that has lost its session may already have a new node, while ZooKeeper still has the old one.
+    // A driver that lost its session may have two nodes until ZooKeeper removes the old one, so only the newest one
+    // counts.
     let newest = entries
         .iter()
         .enumerate()
@@ -264,7 +269,7 @@ fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -
     }
 }
 
-/// Returns the name of a driver: its host and port, and a unique id.
+/// Returns the unique name of a driver: its host, port and ID.
 fn name(host: &str, port: u16, id: &str) -> String {
     let allowed = |letter: char| match letter {
         letter if letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_') => letter,

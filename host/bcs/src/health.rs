@@ -1,4 +1,4 @@
-//! `/healthz`, compatible with bcs-mesos-driver.
+//! The body of `/healthz`, compatible with that of bcs-mesos-driver.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::{ClusterId, reply::indented};
 
-/// The health of a BCS driver. The HTTP status is always 200.
+/// The health of a BCS driver, whose HTTP status is always 200.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HealthInfo {
     /// Always `master-master`, because all drivers of a cluster have the same role.
@@ -29,7 +29,7 @@ pub struct HealthInfo {
     ip: String,
     /// Always `master`.
     current_role: &'static str,
-    /// Whether requests can be answered.
+    /// Whether a scheduler can serve the requests of clients.
     healthy: bool,
     /// `in starting`, `cannot connect to any scheduler` or `run ok`.
     message: &'static str,
@@ -41,8 +41,8 @@ pub struct HealthInfo {
 const RUN_OK: &str = "run ok";
 
 impl HealthInfo {
-    /// Returns the health of a driver in front of these servers. `discovered` has the discovered servers; it is `None`
-    /// if the servers are listed in the configuration.
+    /// Returns the health of a driver whose upstream consists of these servers. `discovered` is the state of their
+    /// discovery, or `None` if the configuration lists the servers.
     pub(crate) fn new(
         cluster: &ClusterId,
         ip: IpAddr,
@@ -50,7 +50,7 @@ impl HealthInfo {
         discovered: Option<&FollowedServers>,
     ) -> Self {
         let is_up = match discovered {
-            // Only the master serves requests.
+            // Only the master, which is the first server, serves requests.
             Some(_) => servers.first().is_some_and(|server| server.downtime.is_none()),
             None => servers.iter().any(|server| server.downtime.is_none()),
         };

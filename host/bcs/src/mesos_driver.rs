@@ -1,4 +1,4 @@
-//! A replacement of bcs-mesos-driver, or a proxy in front of one.
+//! A driver that replaces bcs-mesos-driver, or forwards requests to one.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -26,15 +26,15 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct BcsConfig {
     pub cluster: ClusterId,
-    /// The kind of the servers that get the requests. Default: schedulers if they are discovered, otherwise a
-    /// bcs-mesos-driver.
+    /// The kind of the servers to which requests are forwarded. Default: schedulers if servers are discovered,
+    /// otherwise a bcs-mesos-driver.
     pub upstream_kind: UpstreamKind,
     pub servers: SchedulersConfig,
     pub upstream: UpstreamConfig,
-    /// The consoles, which are served if the upstream is the scheduler.
+    /// The settings of consoles. Requests for consoles are served only if the upstream is the scheduler.
     pub console: ConsoleConfig,
     /// Whether clients may use this program's credentials to read and change custom resources, and their definitions,
-    /// in the Kubernetes cluster. Default: `false`, and requests for them are answered with 404.
+    /// in the Kubernetes cluster. Default: `false`, with which requests for them get a 404.
     pub custom_resources: bool,
     /// The registration of the driver in ZooKeeper. Default: it does not register.
     pub registration: Option<RegistrationConfig>,
@@ -42,9 +42,11 @@ pub struct BcsConfig {
 
 #[derive(Clone, Debug)]
 pub enum SchedulersConfig {
-    /// At least one server. Schedulers are tried in this order, as only their master serves; drivers take turns.
+    /// These servers, at least one. Schedulers are tried in this order, because only their master serves requests.
+    /// Drivers get requests in turns.
     Listed(Vec<Server>),
-    /// The schedulers that register below this node of the cluster's ensemble. All requests go to their master.
+    /// The schedulers that register below this node of the cluster's ensemble. All requests go to the master of these
+    /// schedulers.
     Discovered(NodePath),
 }
 
@@ -57,7 +59,8 @@ impl BcsConfig {
         Bcs::new(self.cluster.clone()).in_front_of(self.upstream_kind)
     }
 
-    /// Returns the servers behind the driver, or an error if they have to be discovered and no ensemble is configured.
+    /// Starts to connect to the upstream's servers. Returns an error if they have to be discovered but no ensemble is
+    /// configured.
     pub fn connect(&self, ensembles: &Ensembles) -> Result<ConnectedUpstream, NoEnsemble> {
         let (servers, discovery) = match &self.servers {
             SchedulersConfig::Listed(servers) => (Servers::Listed(servers.clone()), None),
@@ -81,7 +84,8 @@ impl BcsConfig {
     }
 }
 
-/// The servers behind a driver. Cheap to clone; their discovery continues until all clones are dropped.
+/// The servers to which a driver forwards requests. Cheap to clone; if they are discovered, discovery continues until
+/// all clones are dropped.
 #[derive(Clone, Debug)]
 pub struct ConnectedUpstream {
     pub upstream: Upstream,
@@ -97,7 +101,7 @@ impl From<Upstream> for ConnectedUpstream {
     }
 }
 
-/// Serves the requests for a driver. Cheap to clone; lives as long as the port of the driver.
+/// Replies to the requests to a driver's port. Cheap to clone; lives as long as the port.
 #[derive(Clone, Debug)]
 pub struct MesosDriver(Arc<Inner>);
 
@@ -112,7 +116,8 @@ struct Inner {
 }
 
 impl MesosDriver {
-    /// Creates a driver. `cluster` serves custom resources; `limits` apply to bodies.
+    /// Creates a driver. `cluster` is the Kubernetes cluster with the custom resources that clients may access;
+    /// `limits` apply to the bodies of requests.
     pub fn new(
         config: BcsConfig,
         ensembles: &Ensembles,
@@ -158,7 +163,7 @@ impl MesosDriver {
         }
     }
 
-    /// Returns the reply to a request that ends before it is forwarded.
+    /// Returns the reply to a request that is not forwarded, for the reason `end`.
     pub fn reply(&self, end: &EndReason<'_>) -> Response<Bytes> {
         self.0.dialect.reply(end)
     }
@@ -167,13 +172,13 @@ impl MesosDriver {
         &self.0.upstream
     }
 
-    /// Returns the state of discovery; `None` if the configuration lists the servers.
+    /// Returns the state of the discovery of servers; `None` if the configuration lists the servers.
     pub fn discovery(&self) -> Option<DiscoveryStatus> {
         self.0.discovery.as_ref().map(Discovery::status)
     }
 
-    /// Returns the health in the format of bcs-mesos-driver. `None` if the upstream is a bcs-mesos-driver, which
-    /// reports its own health. `ip` is the address that this driver listens on.
+    /// Returns the driver's health in the format of bcs-mesos-driver. `None` if the upstream is a bcs-mesos-driver,
+    /// which reports its own health. `ip` is the address on which this driver listens.
     pub fn health(&self, ip: IpAddr) -> Option<HealthInfo> {
         let inner = &self.0;
         let found_servers = inner.discovery.as_ref().map(Discovery::servers);

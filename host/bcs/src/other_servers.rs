@@ -1,4 +1,4 @@
-//! Requests for servers other than the upstream: consoles on the hosts of a cluster, and the kube-apiserver.
+//! Sends requests to servers besides the upstream: to consoles on the hosts of a cluster, and to the kube-apiserver.
 
 mod console;
 mod definition_v1;
@@ -20,13 +20,14 @@ use crate::{reply, scheduler::OtherServer};
 #[derive(Debug)]
 pub(crate) struct OtherServers {
     consoles: Consoles,
-    /// The cluster whose custom resources clients may access; `None` if they may not.
+    /// The Kubernetes cluster whose custom resources clients may access; `None` if they may access none.
     cluster: Option<Cluster>,
     limits: BodyLimits,
 }
 
 impl OtherServers {
-    /// `upstream` configures connections to consoles; `limits` apply to bodies sent to the kube-apiserver.
+    /// Creates the senders to all servers. `upstream` has the timeouts and TLS settings of connections to consoles;
+    /// `limits` apply to the bodies sent to the kube-apiserver.
     pub(crate) fn new(
         consoles: ConsoleConfig,
         cluster: Option<Cluster>,
@@ -40,8 +41,8 @@ impl OtherServers {
         }
     }
 
-    /// Returns the server's reply, or an error reply of this program; `None` if the server that the request needs is
-    /// not configured.
+    /// Sends a request to one of these servers. Returns its reply, or an error reply of this program; `None` if the
+    /// request is for a kube-apiserver and none is configured.
     pub(crate) async fn send(
         &self,
         to: OtherServer,
@@ -69,7 +70,7 @@ impl OtherServers {
     }
 }
 
-/// Returns a reply in plain text, as Go's servers write errors. `how` is the name of this case in the access log.
+/// Returns a reply in plain text, as servers in Go write errors. `how` is the name of the error in the access log.
 fn plain(status: StatusCode, text: &str, how: &'static str) -> Response<Body> {
     Passage::Ended(how).mark(reply::plain(status, format!("{text}\n")).map(Body::from))
 }

@@ -1,4 +1,4 @@
-//! The registration of a driver or gateway in ZooKeeper while it serves.
+//! Registers a driver or gateway in ZooKeeper while it serves requests.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -20,32 +20,34 @@ use crate::{
     },
 };
 
-/// The node in the service ensemble below which each cluster has a node. Drivers register below their cluster's node.
+/// The node in the service ensemble that has a child node for each cluster. Drivers register below the node of their
+/// cluster.
 const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
-/// The node below which gateways and bcs-api register.
+/// The node below which gateways register, as bcs-api does.
 const GATEWAYS: &str = "/bcs/services/endpoints/apiserver";
 
-/// The longest time from the moment at which the drivers agree on a table until each driver serves it.
+/// When the drivers agree on a new table, the time within which each driver must serve it.
 const SWITCH: Duration = Duration::from_secs(1);
 
-/// The registration of a driver or a gateway, which exists while it serves. A driver registers in the service ensemble
-/// below its cluster, and in the cluster's own ensemble; a gateway registers in the service ensemble.
+/// The registration of a driver or a gateway, which exists while the program serves requests. A driver registers below
+/// its cluster's node in the service ensemble, and in the cluster's own ensemble. A gateway registers in the service
+/// ensemble.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistrationConfig {
-    /// The address that other servers connect to. Default: the address of the port.
+    /// The address at which other servers reach this program. Default: the address on which it listens.
     pub ip: Option<IpAddr>,
-    /// The port that other servers connect to. Default: the port that the program listens on.
+    /// The port at which other servers reach this program. Default: the port on which it listens.
     pub port: Option<u16>,
-    /// The registered host name. Default: the host name of the machine.
+    /// The host name in the registration. Default: the host name of the machine.
     pub hostname: Option<String>,
-    /// The external address, which gateways use instead of the internal one.
+    /// The external address in the registration, to which gateways connect instead of the internal one.
     pub external: Option<ExternalAddress>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExternalAddress {
     pub ip: IpAddr,
-    /// The external port, which is not 0.
+    /// The port at the external address, which is not 0.
     pub port: u16,
 }
 
@@ -64,22 +66,22 @@ pub enum RegistrationError {
 }
 
 impl RegistrationConfig {
-    /// Returns the URL of a gateway with this registration.
+    /// Returns the URL at which a gateway with this registration is reached.
     pub fn gateway(&self, ports: Ports) -> Result<Server, RegistrationError> {
         Ok(info(self, "", ports)?.server()?)
     }
 }
 
-/// The bound ports of a driver or gateway.
+/// The ports on which a driver or gateway listens.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
     pub address: SocketAddr,
     pub is_tls: bool,
-    /// The admin port, or 0 without one.
+    /// The admin port; 0 if there is none.
     pub admin: u16,
 }
 
-/// The registrations of a driver or gateway that does not serve yet.
+/// The registrations that a driver or gateway will make when it begins to serve.
 #[derive(Debug)]
 pub struct Registrar(Vec<Entry>);
 
@@ -110,11 +112,11 @@ impl Entry {
 }
 
 impl Registrar {
-    /// Returns the registrations of a driver, each with the name of its ensemble.
+    /// Returns the registrations that a driver will make.
     ///
-    /// A driver registers where bcs-mesos-driver does: in the service ensemble below its cluster, where bcs-api looks
-    /// for drivers, and in the cluster's own ensemble, without the cluster's ID and the external address. An ensemble
-    /// that is not configured is left out.
+    /// A driver registers where bcs-mesos-driver does. In the service ensemble, it registers below its cluster's node,
+    /// where bcs-api looks for drivers. In the cluster's own ensemble, it registers without the cluster's ID and the
+    /// external address. An ensemble that is not configured is left out.
     pub fn new(
         config: &RegistrationConfig,
         cluster: &ClusterId,
@@ -144,7 +146,7 @@ impl Registrar {
         Ok(Self(entries))
     }
 
-    /// Returns the registration of a gateway in the service ensemble.
+    /// Returns the registration that a gateway will make in the service ensemble.
     pub fn of_gateway(
         config: &RegistrationConfig,
         ports: Ports,
@@ -157,8 +159,8 @@ impl Registrar {
         Ok(Self(vec![entry]))
     }
 
-    /// Registers the driver or gateway until the result is withdrawn or dropped. Without `is_ready`, nothing is
-    /// registered until [`Registrations::follow`] finds that the program has become ready.
+    /// Registers the driver or gateway until the result is withdrawn or dropped. If `is_ready` is false, it is
+    /// registered only when [`Registrations::follow`] finds that the program has become ready.
     pub fn register(self, is_ready: bool) -> Registrations {
         let register = if is_ready {
             ZooKeeper::register
@@ -174,12 +176,12 @@ impl Registrar {
     }
 }
 
-/// Returns the node that the drivers of this cluster register below.
+/// Returns the node below which the drivers of this cluster register.
 pub fn drivers_node(cluster: &ClusterId) -> Result<NodePath, InvalidNodePath> {
     DRIVERS.parse::<NodePath>()?.child(cluster.as_str())
 }
 
-/// Returns the node that gateways register below.
+/// Returns the node below which gateways register.
 pub fn gateways_node() -> Result<NodePath, InvalidNodePath> {
     GATEWAYS.parse()
 }
@@ -188,13 +190,13 @@ fn own_ip(config: &RegistrationConfig, ports: Ports) -> IpAddr {
     config.ip.unwrap_or(ports.address.ip())
 }
 
-/// Returns the configured host name, or else the name of the machine.
+/// Returns the host name in the configuration, or else the host name of the machine.
 pub(crate) fn hostname(config: Option<&RegistrationConfig>) -> String {
     let named = config.and_then(|config| config.hostname.clone());
     named.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned())
 }
 
-/// Returns the data to register. `cluster` is empty for a gateway, which serves many clusters.
+/// Returns the data that the registration contains. `cluster` is empty for a gateway, because it serves many clusters.
 fn info(config: &RegistrationConfig, cluster: &str, ports: Ports) -> Result<ServerInfo, RegistrationError> {
     let own = own_ip(config, ports);
     if own.is_unspecified() {
@@ -220,7 +222,8 @@ fn info(config: &RegistrationConfig, cluster: &str, ports: Ports) -> Result<Serv
     })
 }
 
-/// The registrations of a driver or gateway. They end when they are withdrawn or all clones are dropped.
+/// The registrations that a driver or gateway has made. They end when they are withdrawn, or when all clones of this
+/// are dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Registrations(Arc<[ActiveRegistration]>);
 
@@ -265,14 +268,14 @@ impl Registrations {
         self.0.iter().map(ActiveRegistration::status).collect()
     }
 
-    /// Keeps the metrics up to date, until the registrations are withdrawn.
+    /// Updates the metrics of the registrations until they are withdrawn.
     pub async fn update_metrics(&self) {
         join_all(self.0.iter().map(ActiveRegistration::update_metrics)).await;
     }
 
-    /// Keeps a driver registered while it serves the same table as the others, so that gateways do not send requests to
-    /// a driver with an old table. Differences that last less than a second are ignored. Never returns; drop it to
-    /// stop.
+    /// Keeps a driver registered while it serves the same table as the other drivers, so that gateways send no requests
+    /// to a driver with an old table. A difference that lasts less than a second is ignored. Never returns; dropping
+    /// the future ends it.
     pub async fn follow(&self, mut is_ready: watch::Receiver<bool>) {
         loop {
             let now_ready = *is_ready.borrow_and_update();

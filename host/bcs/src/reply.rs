@@ -1,4 +1,5 @@
-//! The replies of BCS's own programs: codes of bcs-common, in the envelope `result, code, message, data`.
+//! Replies in the format of BCS's own programs: the envelope `result, code, message, data`, with the codes of
+//! bcs-common.
 
 use admittance_dialect::json_reply;
 use bytes::Bytes;
@@ -8,15 +9,15 @@ use serde_json::{Serializer, Value, json, ser::PrettyFormatter};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// bcs-api could not read the body.
+    /// bcs-api could not read the body of a request.
     ApiReadBody = 1_405_006,
-    /// The header `BCS-ClusterID` is missing, or ambiguous.
+    /// The header `BCS-ClusterID` is missing, or names several clusters.
     NoCluster = 1_405_007,
-    /// The kind of the body is missing or does not match the route.
+    /// The kind of the object in the body is missing, or does not match the route.
     RequestData = 1_405_008,
-    /// The request to the upstream failed.
+    /// A request to the upstream failed.
     HttpDo = 1_405_009,
-    /// The body is not the JSON that is expected.
+    /// The body is not JSON, or not JSON of the expected types.
     JsonDecode = 1_405_010,
     /// A value of the body cannot be written as JSON.
     JsonEncode = 1_405_011,
@@ -29,28 +30,28 @@ pub enum Code {
     DriverUnreachable = 1_405_053,
     /// bcs-api could not check whether the request is allowed.
     AuthError = 1_405_057,
-    /// The holder of the token may not do this.
+    /// The holder of the token lacks the permission for the request.
     Forbidden = 1_405_058,
     Unauthorized = 1_405_059,
-    /// bcs-api's management API does not know the cluster.
+    /// The management API of bcs-api does not know the cluster.
     UnknownCluster = 1_405_060,
-    /// bcs-api has no such route, or its management API refuses the request.
+    /// bcs-api has no such route, or the management API of bcs-api refuses the request.
     BadRequest = 1_405_061,
     /// bcs-api cannot use its database.
     Database = 1_405_062,
-    /// bcs-api could not convert the YAML to JSON.
+    /// bcs-api could not convert a body from YAML to JSON.
     Yaml = 1_405_065,
-    /// A failure of a request for definitions that has no code of its own. bcs-mesos-driver gets this code from the
-    /// scheduler.
+    /// A request for definitions failed for a reason that has no code of its own. bcs-mesos-driver gets this code from
+    /// the scheduler.
     Scheduler = 1_405_200,
     ResourceExists = 1_405_201,
     NotFound = 1_405_202,
-    /// The driver itself cannot serve.
+    /// The driver itself cannot handle the request now.
     Driver = 1_405_230,
     Parameter = 1_405_231,
-    /// The type of a message is unknown.
+    /// The type of a message to an application is unknown.
     MessageType = 1_405_233,
-    /// A filter of the driver refused the request.
+    /// A filter of the driver, which every request passes, refused the request.
     Filter = 1_405_234,
 }
 
@@ -60,22 +61,23 @@ impl Code {
     }
 }
 
-/// The name that handlers of bcs-mesos-driver put before every message.
+/// The name that bcs-mesos-driver puts before the messages of its handlers.
 pub const DRIVER: &str = "bcs-mesos-driver";
 pub const API: &str = "bcs-api";
 
-/// Returns the success reply of a handler, with its data.
+/// Returns the reply of a handler that succeeded, with this data.
 pub fn success(data: Value) -> Response<Bytes> {
     let value = json!({"result": true, "code": 0, "message": "success", "data": data});
     json_reply(StatusCode::OK, value.to_string())
 }
 
-/// Returns an error of a driver's handler, whose HTTP status is always 200.
+/// Returns the reply of a driver's handler that failed. Its HTTP status is always 200.
 pub fn failure(code: Code, message: &str) -> Response<Bytes> {
     handler_error(Some(DRIVER), StatusCode::OK, code, message)
 }
 
-/// Returns an error of a handler: compact, with an empty object as data, and `program` before the message.
+/// Returns the reply of a handler that failed: compact JSON with an empty object as data. If `program` is given, its
+/// name is put before the message.
 pub fn handler_error(
     program: Option<&str>,
     status: StatusCode,
@@ -90,22 +92,22 @@ pub fn handler_error(
     json_reply(status, value.to_string())
 }
 
-/// Returns an error as the filters of the driver and of bcs-api write it: indented by one space.
+/// Returns the reply of a filter of the driver or of bcs-api that refused the request: JSON indented by one space.
 pub fn filter_error(status: StatusCode, code: Code, message: &str) -> Response<Bytes> {
     let value = json!({"result": false, "code": code.number(), "message": message, "data": null});
     json_reply(status, indented(&value, b" "))
 }
 
-/// Writes indented JSON like Go's `MarshalIndent`.
+/// Writes a value as indented JSON, as Go's `MarshalIndent` does.
 pub fn indented(value: &impl Serialize, indent: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(indent));
-    // Serializing plain data to memory does not fail.
+    // This cannot fail, because plain data is serialized to memory.
     let _ = value.serialize(&mut serializer);
     text
 }
 
-/// Returns a reply in plain text, as Go's servers write errors.
+/// Returns a reply in plain text, as servers in Go write errors.
 pub fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Bytes> {
     let mut response = json_reply(status, text);
     let text = HeaderValue::from_static("text/plain; charset=utf-8");

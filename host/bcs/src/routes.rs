@@ -1,4 +1,4 @@
-//! The routes of bcs-mesos-driver, their table, and the lookup of a request's route.
+//! The table of bcs-mesos-driver's routes, and the lookup of a request's route in it.
 
 mod lookup;
 pub(crate) mod table;
@@ -16,12 +16,12 @@ pub(crate) use self::target::{Address, SEGMENT, first};
 
 pub const PREFIX: &str = "/mesosdriver/v4";
 
-/// Returns the routes of bcs-mesos-driver, in its order, and then the routes that exist only in its documentation.
+/// Returns the routes of bcs-mesos-driver in its order, followed by those that only its documentation has.
 pub fn routes() -> impl Iterator<Item = &'static Route> {
     table::ROUTES.iter().chain(&table::DOCUMENTED)
 }
 
-/// The methods that the driver has routes for.
+/// The methods of bcs-mesos-driver's routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     Get,
@@ -33,7 +33,7 @@ pub enum Verb {
 impl Verb {
     pub const ALL: [Self; 4] = [Self::Get, Self::Post, Self::Put, Self::Delete];
 
-    /// Returns whether the body of a request with this method is the object to create or update.
+    /// Returns whether a request with this method has a body with the object to create or update.
     pub(crate) fn creates_or_changes(self) -> bool {
         matches!(self, Self::Post | Self::Put)
     }
@@ -48,7 +48,7 @@ impl Verb {
     }
 }
 
-/// One route of the driver, and the handling of its requests.
+/// A route of bcs-mesos-driver: the requests that match it, and how they are handled.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     pub verb: Verb,
@@ -59,16 +59,16 @@ pub struct Route {
     pub does: &'static str,
 }
 
-/// A permission that a token has for a cluster. A greater permission includes the lesser ones.
+/// The permission of a token for a cluster. Each permission includes those before it in this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Permission {
-    /// Allows read requests on the routes of a driver.
+    /// Allows read requests on the routes of bcs-mesos-driver.
     Read,
-    /// Also allows changes of workloads: everything that the scheduler does, consoles, and the custom resources of
-    /// groups that the gateway's configuration lists.
+    /// Includes `Read`, and allows changes of workloads: everything that the scheduler does, consoles, and the custom
+    /// resources of groups that the gateway's configuration lists.
     Write,
-    /// Also allows everything else: unknown routes, and changes of whatever controls the admission of all requests,
-    /// such as the definitions of hooks.
+    /// Includes `Write`, and allows all other requests: those for unknown routes, and changes of whatever controls the
+    /// admission of all requests, such as the definitions of hooks.
     Hooks,
 }
 
@@ -77,53 +77,55 @@ keywords!(Permission, "permission": Read = "Read", Write = "Write", Hooks = "Hoo
 #[derive(Clone, Copy, Debug)]
 pub enum Action {
     Scheduler(Call),
-    /// Changes or reads the definitions of hooks. bcs-mesos-driver sends this call to the scheduler, which stores them.
+    /// The request reads or changes the definitions of hooks. bcs-mesos-driver sends this call to the scheduler, which
+    /// stores the definitions.
     Definitions(Call),
-    /// Forwarded to a console on a host of the cluster.
+    /// The request is forwarded to a console on a host of the cluster.
     Console,
-    /// Forwarded to the kube-apiserver: definitions of custom resources.
+    /// The request is for definitions of custom resources, and is forwarded to the kube-apiserver.
     CustomResourceDefinitions,
-    /// Forwarded to the kube-apiserver: custom resources.
+    /// The request is for custom resources, and is forwarded to the kube-apiserver.
     CustomResources,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub verb: Verb,
-    /// The path and query for the scheduler, such as `/v1/apps/{ns}/{name}/scale?instances={instances}`. A query
-    /// parameter without a value is copied from the client's request.
+    /// The path and query of the request to the scheduler, such as `/v1/apps/{ns}/{name}/scale?instances={instances}`.
+    /// A query parameter without a value gets its value from the client's request.
     pub target: &'static str,
     pub body: Body,
 }
 
 impl Call {
-    /// Parses the target; `None` if it is invalid. A test checks that the targets of all routes are valid.
+    /// Parses the template of the path and query; returns `None` if it is invalid. A test checks that it is valid for
+    /// all routes.
     pub(crate) fn target(&self) -> Option<Target> {
         Target::parse(self.target)
     }
 }
 
-/// The origin of the body that the scheduler gets.
+/// How the body of the request to the scheduler is made from the client's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// No body is sent.
+    /// The request to the scheduler has no body.
     Nothing,
-    /// The body is forwarded unread.
+    /// The client's body is forwarded unchanged, without being parsed.
     AsIs,
-    /// The body is forwarded unchanged if it has this kind.
+    /// The client's body is forwarded unchanged, but must contain an object of this kind.
     Checked(Kind),
-    /// An application or process becomes the scheduler's `Version`.
+    /// The application or process in the client's body is translated to the scheduler's `Version`.
     Version(Kind),
-    /// A deployment becomes the scheduler's `DeploymentDef`.
+    /// The deployment in the client's body is translated to the scheduler's `DeploymentDef`.
     DeploymentDef,
-    /// A daemonset becomes the scheduler's `BcsDaemonsetDef`.
+    /// The daemonset in the client's body is translated to the scheduler's `BcsDaemonsetDef`.
     DaemonsetDef,
-    /// A message becomes the scheduler's `BcsMessage`.
+    /// The message in the client's body is translated to the scheduler's `BcsMessage`.
     Message,
 }
 
 impl Body {
-    /// Returns whether the object in the body must name its kind.
+    /// Returns whether the object in the client's body must name its kind.
     fn needs_kind(self) -> bool {
         match self {
             Self::Nothing | Self::AsIs | Self::Message => false,
@@ -132,7 +134,7 @@ impl Body {
     }
 }
 
-/// The kinds that routes require, in exact case.
+/// The kinds of objects that routes require. Their case must be exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     Application,

@@ -1,5 +1,5 @@
-//! Forwards requests that have passed the chains: unchanged to a bcs-mesos-driver, translated to the scheduler, or to
-//! other servers. Answers some of them itself. Translates the replies to translated requests.
+//! Forwards requests that have passed the chains: unchanged to a bcs-mesos-driver, or translated to the scheduler, or
+//! to another server. Replies to some requests itself. Translates the scheduler's replies.
 
 mod forwarding;
 mod peeked;
@@ -29,40 +29,40 @@ pub use self::{
 };
 use crate::{Bcs, UpstreamKind, other_servers::OtherServers, translation::forwarding};
 
-/// The number of bytes of a reply's body that are read before it is decided how to handle the reply.
+/// The number of bytes at the beginning of a reply's body from which it is decided how to pass on the reply.
 const PEEK: usize = 1024;
 
-/// The pause before all servers are tried again after none of them has processed a request.
+/// If no server has processed a request, the pause before all servers are tried again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The scheduler or driver that receives the requests, as a `tower` service.
+/// The `tower` service that forwards requests after the chains.
 pub(crate) type SchedulerService = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
 
-/// Forwards requests. Lives as long as the driver.
+/// Forwards requests that have passed the chains. Lives as long as the driver.
 ///
-/// An unchanged request streams through [`Upstream`]. A translated request is a new request. Of the client's headers,
-/// it has only the headers that continue the client's trace. Its body is read whole only if the translation needs it;
-/// such a request is retried with another server if a server did not process it.
+/// An unchanged request streams through [`Upstream`]. A translated request is a new request, which has none of the
+/// client's headers except those that continue the client's trace. The client's body is read whole only if the
+/// translation needs it. Such a request can be retried: it is sent to another server if a server did not process it.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     pub(crate) dialect: Arc<Bcs>,
-    /// The limits of bodies that are translated.
+    /// The limits of the bodies that are read to be translated.
     pub(crate) limits: BodyLimits,
     pub(crate) upstream: Upstream,
-    /// The timeout for the beginning of a reply's body, after the reply's head has arrived.
+    /// The longest time to wait for the beginning of a reply's body after the head of the reply has arrived.
     pub(crate) reply_timeout: Duration,
-    /// The timeout for finding a server that accepts a request, after one has declined it.
+    /// The longest time to look for a server that processes a request, after a first server did not.
     pub(crate) retry_timeout: Duration,
     pub(crate) other_servers: OtherServers,
 }
 
 enum Sent {
     Whole(Bytes),
-    /// A body that can be sent only once.
+    /// The body streams from the client, so it can be sent only once.
     Streamed(Body),
 }
 
-/// Returns the reason why a request ends without a reply of the upstream, with the message of bcs-mesos-driver.
+/// Returns the reason why the upstream sent no reply, with the message that bcs-mesos-driver has for it.
 pub fn upstream_end(error: UpstreamError) -> EndReason<'static> {
     match error {
         UpstreamError::NoMaster => EndReason::UpstreamUnreachable {
@@ -94,7 +94,7 @@ impl Scheduler {
         reply.unwrap_or_else(|error| self.end(&error.end()))
     }
 
-    /// Forwards a request. Reads its body first if the translation depends on the body.
+    /// Reads the body of a request, and forwards the request as a translation of the body.
     async fn translate(&self, head: Parts, body: Body) -> Result<Response<Body>, BodyError> {
         let body = self.limits.collect(&head, body).await?;
         match forwarding(&head, Some(&body)) {
@@ -117,7 +117,8 @@ impl Scheduler {
                 tokio::select! {
                     biased;
                     reply = &mut reply => reply,
-                    // The rest of the body is read, because a client that is still sending might not read the reply.
+                    // A client that is still sending its body might not read the reply, so the rest of the body is
+                    // read.
                     () = drain(unread, self.limits.size) => reply.await,
                 }
             }
@@ -129,12 +130,12 @@ impl Scheduler {
         })
     }
 
-    /// Returns the request to the upstream, and the part of the client's body that is not forwarded.
+    /// Returns the request to the upstream, and the rest of the client's body, which is not forwarded.
     fn rewrite(rewritten: Rewritten, head: &Parts, body: Body) -> Result<(Parts, Sent, Body), BodyError> {
         let (sent, unread) = match rewritten.body {
             NextBody::Nothing => (Sent::Whole(Bytes::new()), body),
             NextBody::New(bytes) => (Sent::Whole(bytes), Body::empty()),
-            // The header with the encoding is not forwarded, so an encoded body cannot be forwarded.
+            // The new request has no header `Content-Encoding`, so a body that is encoded cannot be forwarded.
             NextBody::AsIs => match encoding(&head.headers) {
                 Some(encoding) => return Err(BodyError::Encoded(encoding)),
                 None => (Sent::Streamed(body), Body::empty()),
@@ -154,7 +155,7 @@ impl Scheduler {
                 head.headers.append(&name, value.clone());
             }
         }
-        // Some servers require a length even for an empty body (RFC 9110, section 8.6).
+        // With POST and PUT, some servers require the header even if the body is empty (RFC 9110, section 8.6).
         let wants_length = matches!(head.method, Method::POST | Method::PUT);
         if let Some(length) = length.filter(|length| *length > 0 || wants_length) {
             head.headers.insert(CONTENT_LENGTH, length.into());
@@ -162,10 +163,10 @@ impl Scheduler {
         Ok((head, sent, unread))
     }
 
-    /// Sends a rewritten request, and returns the reply for the client.
+    /// Sends a request to the upstream, and returns the reply for the client.
     ///
-    /// If a server replies that it did not process the request, the next server of the list is tried. If none accepts
-    /// it, for example while there is no master, the whole list is tried again after a pause.
+    /// If a server did not process the request, the next server in the list is tried. If no server has processed it,
+    /// for example while there is no master, the whole list is tried again after a pause.
     async fn exchange(&self, head: Parts, sent: Sent) -> Response<Body> {
         let (whole, mut next) = match sent {
             Sent::Whole(body) => (Some(body.clone()), Body::from(body)),
@@ -206,9 +207,11 @@ impl Scheduler {
         Passage::Ended(end.as_str()).mark(self.dialect.reply(&end).map(Body::from))
     }
 
-    /// Returns the reply for the client from the upstream's reply to a rewritten request.
+    /// Converts the upstream's reply into the reply for the client. The error is the reply for the case that no other
+    /// server processes the request either.
     async fn relay(&self, reply: Response<Body>) -> Result<Response<Body>, Box<Response<Bytes>>> {
-        // A compressed reply, which was not requested, cannot be inspected, so it is passed on whole.
+        // A compressed reply cannot be inspected, so it is passed on unchanged. The upstream was asked not to compress
+        // it.
         if encoding(reply.headers()).is_some() {
             return Ok(reply);
         }
@@ -247,7 +250,7 @@ impl Scheduler {
         Passage::Ended("upstream-invalid").mark(reply.map(Body::from))
     }
 
-    /// Returns the reply to a request whose body cannot be read, or to which the upstream sent no reply.
+    /// Returns the reply to a request whose body could not be read, or to which the upstream did not reply.
     fn end(&self, end: &EndReason<'_>) -> Response<Body> {
         tracing::info!(end = end.as_str(), "the request ends here: {end}");
         Passage::Ended(end.as_str()).mark(self.dialect.reply(end).map(Body::from))

@@ -1,35 +1,36 @@
-//! The data that servers of BCS register in ZooKeeper.
+//! The data with which servers of BCS register in ZooKeeper.
 
 use std::net::IpAddr;
 
 use admittance_net::upstream::{InvalidServer, Server};
 use serde::{Deserialize, Serialize};
 
-/// The JSON data in the node that a server of BCS (a scheduler, a driver) registers. All keys are written, as BCS's own
-/// programs do. No key is required when data is read, because older programs write fewer keys.
+/// The JSON data in the node with which a server of BCS, such as a scheduler or a driver, registers. All keys are
+/// written, as BCS's own programs do. When the data is read, every key may be missing, because older programs write
+/// fewer keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerInfo {
-    /// The internal IPv4 address. It is empty if there is only `ipv6`.
+    /// The internal IPv4 address; empty if the server has only an IPv6 address.
     pub ip: String,
     pub ipv6: String,
     pub port: u16,
-    /// The port of gRPC, or 0 without one.
+    /// The port for gRPC; 0 if there is none.
     pub grpc_port: u16,
-    /// The port of health and metrics, or 0 without one.
+    /// The port for health and metrics; 0 if there is none.
     pub metric_port: u16,
     pub hostname: String,
-    /// `http` or `https`.
+    /// The scheme of the server's URL: `http` or `https`.
     pub scheme: String,
     pub version: String,
-    /// The ID of the server's cluster.
+    /// The ID of the cluster to which the server belongs.
     pub cluster: String,
     pub pid: u32,
-    /// The external IPv4 address. If it is empty, `ip` is the external address too.
+    /// The external IPv4 address; empty if the server has none.
     pub external_ip: String,
-    /// The external IPv6 address.
+    /// The external IPv6 address; empty if the server has none.
     pub external_ipv6: String,
-    /// The external port, or 0 if it is the same as `port`.
+    /// The port at the external address; 0 if the server has no external address.
     pub external_port: u16,
 }
 
@@ -38,7 +39,8 @@ impl ServerInfo {
         self.at(either(&self.ip, &self.ipv6), self.port)
     }
 
-    /// Returns the external URL if both the external address and port are registered, and otherwise the internal URL.
+    /// Returns the external URL if the server has registered both an external address and an external port, and
+    /// otherwise the internal URL.
     pub fn external_server(&self) -> Result<Server, InvalidServer> {
         match either(&self.external_ip, &self.external_ipv6) {
             "" => self.server(),
@@ -63,7 +65,7 @@ impl ServerInfo {
         text.parse()
     }
 
-    /// Returns the values of the fields for IPv4 and IPv6: one is this address, and the other is empty.
+    /// Returns the values of two fields, for an IPv4 and an IPv6 address. One of them is `ip`, the other is empty.
     pub(crate) fn fields_of(ip: IpAddr) -> (String, String) {
         match ip {
             IpAddr::V4(ip) => (ip.to_string(), String::new()),
@@ -104,7 +106,7 @@ mod tests {
     #[rustfmt::skip]
     fn registered_addresses_become_urls() {
         let v4 = json!({"ip": "10.0.0.1", "port": 1, "scheme": "http"});
-        // (additional or replaced fields, internal URL, external URL)
+        // (fields to add or replace, expected internal URL, expected external URL)
         for (more, internal, external) in [
             (json!({}), Some("http://10.0.0.1:1"), Some("http://10.0.0.1:1")),
             (json!({"scheme": "https", "unknown": [1]}), Some("https://10.0.0.1:1"), Some("https://10.0.0.1:1")),

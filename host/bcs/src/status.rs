@@ -1,37 +1,37 @@
-//! The states of the parts of BCS, as the admin API shows them.
+//! The states of the sessions, registrations and servers of BCS, as the admin API shows them.
 
 use admittance::Moment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The discovery of the servers of the control plane.
+/// The state of the discovery of the upstream's servers in ZooKeeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DiscoveryStatus {
-    /// The node of ZooKeeper below which the servers register.
+    /// The node in ZooKeeper below which the upstream's servers register.
     pub path: String,
-    /// Whether the list was read since the start.
+    /// Whether the list of servers has been read since the program started.
     pub known: bool,
-    /// The registrations of the servers, the master's first.
+    /// The names of the nodes that the servers registered, the master's first.
     pub registrations: Vec<String>,
-    /// The reason why the list may be stale.
+    /// The reason why the list of servers may be out of date.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// A session with an ensemble of ZooKeeper.
+/// The state of the session with an ensemble of ZooKeeper.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EnsembleStatus {
-    /// `cluster` or `service`.
+    /// The name of the ensemble in the configuration: `cluster` or `service`.
     pub ensemble: String,
-    /// The servers of the ensemble.
+    /// The addresses of the ensemble's servers.
     pub servers: String,
-    /// `connecting`, `connected` or `lost`.
+    /// The state of the session: `connecting`, `connected` or `lost`.
     pub state: String,
     /// The time at which the session entered that state.
     pub since: Moment,
-    /// The reason why there is no connection. The field is absent if the reason is unknown.
+    /// The reason why the session is not connected; absent if the reason is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -40,11 +40,11 @@ pub struct EnsembleStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RegisteredNode {
-    /// `cluster` or `service`.
+    /// The name of the ensemble in the configuration: `cluster` or `service`.
     pub ensemble: String,
-    /// The parent of the node.
+    /// The path of the node below which the driver registers.
     pub below: String,
-    /// The node of the driver. It is absent while the driver is not registered.
+    /// The path of the driver's own node; absent while the driver is not registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// The reason why the driver is not registered.
@@ -52,18 +52,19 @@ pub struct RegisteredNode {
     pub problem: Option<String>,
 }
 
-/// Whether a server is in use.
+/// Whether a server of the upstream can be reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerHealth {
     /// The URL of the server.
     pub server: String,
-    /// Whether its last health check and connection succeeded, so that requests go to it first.
+    /// Whether the server's last health check and connection succeeded. If so, requests go to this server before
+    /// servers that are down.
     #[serde(rename = "up")]
     pub is_up: bool,
-    /// The time at which it went down.
+    /// The time since which the server is down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Moment>,
-    /// The reason why it is down.
+    /// The reason why the server is down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }

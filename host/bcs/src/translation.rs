@@ -38,7 +38,7 @@ use crate::{
     scheduler::{Forwarding, NextBody, OtherServer, Rewritten, relay::DEFINITIONS_VERSION},
 };
 
-/// The type of a body, and the patterns of its keys in the documented spelling.
+/// The type of an object in a body, and the documented spelling of its keys.
 struct Schema {
     kind: Type,
     spelling: Spelling,
@@ -50,7 +50,7 @@ impl Schema {
         Self { kind, spelling }
     }
 
-    /// Returns the text with its keys in the documented spelling.
+    /// Returns a JSON text with its keys in the documented spelling.
     fn spelled<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, SpellingError> {
         Ok(match self.spelling.canonical(text)? {
             Some(respelled) => respelled.into(),
@@ -58,7 +58,7 @@ impl Schema {
         })
     }
 
-    /// Parses the text, and checks its types.
+    /// Parses a JSON text, and checks that its values have the types of this schema.
     fn value(&self, text: &str) -> Result<Value, Fault> {
         let value = serde_json::from_str(text).map_err(|error| Fault::Json(error.to_string()))?;
         self.accepted(value)
@@ -76,8 +76,8 @@ static DEPLOYMENTS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DEPLOYMENT))
 static DAEMONSETS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DAEMONSET));
 static MESSAGES: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
 
-/// Decides how a request that passed the chains is forwarded. `None` if that depends on its body; in that case, call
-/// the function again with the body that the chains returned.
+/// Decides how a request that passed the chains is forwarded. Returns `None` if that depends on its body but `body` is
+/// `None`. The caller then calls this again with the body that the chains returned.
 pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<Forwarding> {
     let matched = match lookup(head) {
         RouteLookup::Found(matched) => matched,
@@ -108,7 +108,7 @@ pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<Forwarding> {
             definitions(&matched, query, with_definitions_version(body?))
         }
         Action::CustomResourceDefinitions => definitions(&matched, query, NextBody::AsIs),
-        // A watch is refused, because its reply never ends. bcs-mesos-driver cannot watch either.
+        // A watch of custom resources is refused, as its reply never ends. bcs-mesos-driver supports no watch either.
         Action::CustomResources if matched.parameter("uri").contains("watch") => Err(Fault::Watch),
         Action::CustomResources => joined("/apis", matched.parameter("uri"), query)
             .map(|path_and_query| Forwarding::OtherServer(OtherServer::CustomResources { path_and_query })),
@@ -123,13 +123,14 @@ fn translated_message(body: &Bytes) -> Result<(Address, NextBody), Fault> {
     Ok((Address::default(), NextBody::New(sent.into())))
 }
 
-/// Returns the translated body of a workload, and the values from the object that go into the scheduler's path.
+/// Translates the body with an application, process, deployment or daemonset. Returns the values from it that the
+/// scheduler's path contains, and the translated body.
 fn translated_workload(body: &Bytes, kind: Kind, schema: &Schema) -> Result<(Address, NextBody), Fault> {
     let (checked, value) = check_kind(body, kind)?;
     let text = schema
         .spelled(utf8(body, Fault::Json)?)
         .map_err(|error| Fault::Json(describe(&error)))?;
-    // The body is parsed a second time only if its keys are spelled differently, which is rare.
+    // In most bodies, all keys have the documented spelling, so the value is not parsed again.
     let value = if text == checked {
         schema.accepted(value)?
     } else {
@@ -141,7 +142,8 @@ fn translated_workload(body: &Bytes, kind: Kind, schema: &Schema) -> Result<(Add
     Ok((address(kind, object), NextBody::New(sent.into())))
 }
 
-/// Checks that a body has this kind. Returns its value, and its text with the documented spelling of `kind`.
+/// Checks that the object in a body has this kind. Returns the body's text with the documented spelling of `kind`, and
+/// its value.
 fn check_kind(body: &[u8], kind: Kind) -> Result<(Cow<'_, str>, Value), Fault> {
     let text = HEAD
         .spelled(utf8(body, Fault::TypeMeta)?)
@@ -161,13 +163,13 @@ fn utf8(body: &[u8], fault: fn(String) -> Fault) -> Result<&str, Fault> {
 
 fn describe(error: &SpellingError) -> String {
     match error {
-        // Go has this message for an incomplete document.
+        // For an incomplete document, Go's decoder has this message.
         SpellingError::Json(error) if error.is_eof() => "unexpected end of JSON input".to_owned(),
         SpellingError::Json(error) | SpellingError::Ambiguous(error) => error.to_string(),
     }
 }
 
-/// Returns the request to the scheduler. It has none of the client's headers.
+/// Returns the request to the scheduler, which has none of the headers of the client's request.
 fn rewritten(
     matched: &Matched,
     call: Call,
@@ -181,7 +183,7 @@ fn rewritten(
     for name in [CONTENT_TYPE, ACCEPT] {
         headers.insert(name, HeaderValue::from_static("application/json"));
     }
-    // The beginning of the reply is inspected, so it must not be compressed.
+    // The scheduler must not compress the reply, because the beginning of the reply is inspected.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     Ok(Forwarding::Rewritten(Rewritten {
         method: call.verb.method(),
@@ -211,8 +213,8 @@ fn definitions(matched: &Matched, query: &str, body: NextBody) -> Result<Forward
     }))
 }
 
-/// Returns a custom resource definition with the `apiVersion` that a kube-apiserver expects. Anything but an object is
-/// forwarded unchanged, so that the kube-apiserver refuses it.
+/// Returns the definition of a custom resource with the `apiVersion` that a kube-apiserver expects. A body that is not
+/// an object is forwarded unchanged; the kube-apiserver then refuses it.
 fn with_definitions_version(body: &Bytes) -> NextBody {
     match serde_json::from_slice(body) {
         Ok(Value::Object(mut definition)) => {
@@ -223,7 +225,7 @@ fn with_definitions_version(body: &Bytes) -> NextBody {
     }
 }
 
-/// Appends the encoded `below` and the unchanged query to a path.
+/// Returns a path to which the segments of `below` are appended, percent-encoded, and then the unchanged query.
 fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Fault> {
     let mut text = path.to_owned();
     for segment in below.split('/').filter(|segment| !segment.is_empty()) {
@@ -237,9 +239,10 @@ fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Fault> {
     PathAndQuery::try_from(text).map_err(|error| Fault::TooLong(error.to_string()))
 }
 
-/// Returns the reply to a request whose path has no route, or only routes for `methods`.
+/// Returns the error reply for a request that no route matches. If its path has routes for other methods, these are
+/// `methods`.
 pub(crate) fn no_route(status: StatusCode, methods: &[Method]) -> Response<Bytes> {
-    // bcs-mesos-driver writes these messages as plain text.
+    // bcs-mesos-driver writes these messages as plain text; here, they are in an envelope.
     let message = match status {
         StatusCode::NOT_FOUND => "404: Page Not Found",
         _ => "405: Method Not Allowed",

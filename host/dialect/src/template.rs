@@ -40,7 +40,7 @@ impl<P> Template<P> {
     }
 }
 
-/// The characters that are not percent-encoded in a path or a query: the unreserved characters of RFC 3986.
+/// The encoding that leaves only the unreserved characters of RFC 3986 unchanged in a path or a query.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')

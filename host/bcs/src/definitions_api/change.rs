@@ -1,4 +1,4 @@
-//! Changes requested by clients.
+//! Changes of definitions that clients request.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::definition_name::DefinitionName;
 
-/// The pauses before a change is retried after a conflict.
+/// The pauses before a change is retried because a concurrent change has interfered.
 const PAUSES: [Duration; 4] = [
     Duration::from_millis(20),
     Duration::from_millis(40),
@@ -30,7 +30,7 @@ pub(super) enum Change {
 #[derive(Clone, Debug)]
 pub(super) struct Changer {
     pub(super) host: Host,
-    /// The author of the change, for the history.
+    /// The client that requests the change, as the history shows it.
     pub(super) by: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl Change {
 }
 
 impl Changer {
-    /// Applies the change even if the client disconnects, and returns the warnings about it.
+    /// Makes the change, and completes it even if the client disconnects. Returns warnings for the client.
     pub(super) async fn run(self, change: Change) -> Result<Vec<String>, Refusal> {
         match tokio::spawn(async move { self.retry(&change).await }.in_current_span()).await {
             Ok(result) => result,

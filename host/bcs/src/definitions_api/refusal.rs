@@ -5,14 +5,15 @@ use admittance_definitions::{self as definitions, Location, Mistake, NoBcsObject
 
 use crate::{definition_name::DefinitionName, reply::Code, translation::PARAMETERS};
 
-/// Takes the place of the file in the location of a mistake in the client's body. Messages name only the field and not
-/// the location, because lines may differ from those that the client sent.
+/// Stands for the name of a file in the location of a mistake that is in the client's body. Messages leave out such a
+/// location, because its line may differ from the line in the body that the client sent.
 pub(super) const BODY: &str = "body";
 
-/// The maximum number of reported mistakes; a body may have a million of them.
+/// The maximum number of mistakes in a reply. A body may have a million mistakes.
 const MAX_REPORTED: usize = 50;
 
-/// The reason why a request about a definition fails. `Display` is the message of bcs-mesos-driver, with details added.
+/// The reason why a request about a definition fails. `Display` writes the message of bcs-mesos-driver, with details
+/// added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error(transparent)]
@@ -26,10 +27,10 @@ pub(super) enum Refusal {
     },
     #[error("admission not exist: there is no {0}")]
     NotFound(DefinitionName),
-    /// The definition to read does not exist. bcs-mesos-driver has no code for this case.
+    /// The client reads a definition that does not exist. bcs-mesos-driver has no error code for this case.
     #[error("admission not exist: there is no {0}")]
     NotFoundOnGet(DefinitionName),
-    /// The stored document at this name is not a definition.
+    /// The stored document with this name is not a valid definition.
     #[error("the stored document of {0} is not a definition: replace it with PUT, or DELETE it")]
     Unreadable(DefinitionName),
     #[error("{0}")]
@@ -83,7 +84,7 @@ impl Refusal {
     }
 }
 
-/// Creates a refusal from mistakes, each with a flag that is set if the mistake is in the client's own definition.
+/// Creates a refusal from mistakes. The flag of a mistake is true if the mistake is in the client's own definition.
 fn of_mistakes(mistakes: impl Iterator<Item = (bool, String)>) -> Refusal {
     let mut any_is_own = false;
     let mut texts: Vec<String> = mistakes
@@ -126,8 +127,8 @@ fn of_mistake(mistake: &Mistake) -> String {
     }
 }
 
-/// Returns the error without the name of the file. The client sent the definition in a request, so a file would mean
-/// nothing to the client.
+/// Returns the message of an error without the name of a file. The client has sent the definition in a request, so the
+/// name would mean nothing to it.
 fn of_stage(error: &StageError) -> String {
     let text = error.to_string();
     let place = format!("{}: ", error.location);

@@ -7,11 +7,11 @@ use crate::{
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DefinitionRequest {
-    /// Creates a definition. The namespace of the path is used only if the body has none.
+    /// Creates the definition in the body, in this namespace if the body names none.
     Create {
         namespace: String,
     },
-    /// Updates a definition. The namespace of the path is used only if the body has none.
+    /// Updates the definition in the body, in this namespace if the body names none.
     Update {
         namespace: String,
     },
@@ -22,10 +22,11 @@ pub(crate) enum DefinitionRequest {
 }
 
 impl DefinitionRequest {
-    /// Parses a request for definitions. Returns `None` for any other request.
+    /// Parses a request about definitions of hooks. Returns `None` for requests about anything else.
     pub(crate) fn parse(head: &Parts) -> Option<Self> {
         let path = head.uri.path();
-        // Every route of definitions contains this segment, so most other requests are ruled out without a lookup.
+        // Every route of definitions contains `admissionwebhook`, so a request without it needs no search for its
+        // route.
         if !path.contains(KIND) && !path.contains('%') {
             return None;
         }
@@ -69,7 +70,7 @@ mod tests {
         let name = || DefinitionName::new("n", "w");
         let create = || Some(DefinitionRequest::Create { namespace: "n".to_owned() });
         let update = || Some(DefinitionRequest::Update { namespace: "n".to_owned() });
-        // (method, path below the prefix, expected request)
+        // (method, path below `/mesosdriver/v4`, expected request)
         for (method, path, expected) in [
             ("POST", "/namespaces/n/admissionwebhook", create()),
             ("PUT", "/namespaces/n/admissionwebhook", update()),
@@ -80,9 +81,9 @@ mod tests {
             ("PUT", "/crd/namespaces/n/admissionwebhook", update()),
             ("DELETE", "/crd/namespaces/n/admissionwebhook/w", Some(DefinitionRequest::Delete(name()))),
             ("GET", "/crd/namespaces/n/admissionwebhook/w", Some(DefinitionRequest::Get(name()))),
-            // Every encoding of the path is recognized.
+            // A path with encoded letters, doubled slashes and dot segments is recognized.
             ("GET", "/namespaces/n//%61dmissionwebhook/./%77/", Some(DefinitionRequest::Get(name()))),
-            // Requests for other routes, and requests without a route, are not recognized.
+            // The rest of the rows: requests for other routes, and requests that match no route, are not recognized.
             ("GET", "/namespaces/n/admissionwebhook", None),
             ("PATCH", "/namespaces/n/admissionwebhook/w", None),
             ("POST", "/namespaces/n/admissionwebhook/w", None),

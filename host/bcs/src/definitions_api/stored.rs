@@ -1,4 +1,4 @@
-//! The definitions of BCS among all stored definitions.
+//! Finds BCS's definitions among all stored definitions.
 
 use admittance::Host;
 use admittance_definitions::{BcsObject, Location, StoredDefinition};
@@ -6,13 +6,12 @@ use admittance_definitions::{BcsObject, Location, StoredDefinition};
 use super::refusal::Refusal;
 use crate::definition_name::DefinitionName;
 
-/// A definition of BCS, and its content.
+/// A stored definition of BCS, and its parsed content.
 #[derive(Debug)]
 pub(super) struct Stored {
     pub(super) definition: StoredDefinition,
     pub(super) name: DefinitionName,
-    /// `None` if the text cannot be parsed. In that case, only the path of the text shows that it is a definition of
-    /// BCS.
+    /// The parsed content; `None` if it cannot be parsed, so that the definition is known only by its path.
     pub(super) object: Option<BcsObject>,
 }
 
@@ -32,8 +31,8 @@ impl Stored {
         })
     }
 
-    /// Returns the text of the definition after an update to `object`. If the old definition is valid, the text keeps
-    /// its name and namespace.
+    /// Returns the text of the definition after an update to `object`. If the stored definition is valid, its name and
+    /// namespace are kept.
     pub(super) fn updated_to(&self, object: BcsObject, moment: &str) -> String {
         let after = match &self.object {
             Some(before) if self.definition.chain.is_some() => before.updated_to(object),
@@ -52,7 +51,7 @@ impl Stored {
     }
 }
 
-/// Returns all definitions by namespace and name.
+/// Returns all definitions of BCS, sorted by namespace and name.
 pub(super) async fn all(host: &Host) -> Result<Vec<Stored>, Refusal> {
     let definitions = host.definitions().await.map_err(Refusal::failed)?;
     let mut stored: Vec<Stored> = definitions.into_iter().filter_map(Stored::parse).collect();

@@ -30,13 +30,13 @@ fn bcs() -> &'static Bcs {
     &DRIVER_BEHIND
 }
 
-/// Returns the dialect of a driver in front of the scheduler.
+/// Returns the dialect whose upstream is the scheduler.
 fn scheduler() -> &'static Bcs {
     &SCHEDULER_BEHIND
 }
 
 /// Describes in one line how a request is handled: the method, target and body of the request to the scheduler, the
-/// other server that gets it, or the reply with its status.
+/// name of another server to which it is sent, or the status and text of the reply.
 fn describe(forwarding: Forwarding) -> String {
     match forwarding {
         Forwarding::Rewritten(Rewritten {
@@ -75,7 +75,7 @@ fn describe(forwarding: Forwarding) -> String {
     }
 }
 
-/// Returns how a request is forwarded once its body was read.
+/// Returns how a request is forwarded after its body was read.
 fn translate(head: &Parts, body: &Bytes) -> Forwarding {
     forwarding(head, Some(body)).unwrap()
 }
@@ -104,7 +104,7 @@ fn json_of(response: &Response<Bytes>) -> String {
 #[rustfmt::skip]
 fn requests_are_classified_by_method_and_path() {
     let good: &[&str] = &[CLUSTER];
-    // (method, path, BCS-ClusterID, expectation)
+    // (method, path, values of `BCS-ClusterID`, expected classification)
     for (method, path, clusters, expected) in [
         ("POST", APPLICATIONS, good, "CREATE"),
         ("PUT", APPLICATIONS, good, "UPDATE"),
@@ -115,7 +115,7 @@ fn requests_are_classified_by_method_and_path() {
         ("post", APPLICATIONS, good, "the request is ambiguous: its method is none of the driver's"),
         ("PATCH", "/mesosdriver/v4/customresources/a/b", good, "pass"),
         ("PATCH", "/other", &[], "pass"),
-        // Lenient servers match these paths to routes too.
+        // The next rows: lenient servers could match these odd paths to routes.
         ("POST", "/MesosDriver/V4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
         ("POST", "/mesosdriver;x/v4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
         ("POST", "/mesosdriver%5Cv4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
@@ -153,7 +153,7 @@ fn requests_are_classified_by_method_and_path() {
         };
         if expected.starts_with("the request is ambiguous") {
             assert!(got.starts_with(expected), "{method} {path}: {got}");
-            // Requests to the scheduler are written anew, so an ambiguous request is not refused.
+            // The scheduler gets a request that this program writes itself, so an ambiguous request is not refused.
             let class = scheduler().classify(&head(method, path, clusters));
             assert!(!matches!(class, Class::Refuse(_)), "{method} {path}: {class:?}");
         } else {
@@ -230,7 +230,7 @@ fn the_object_of_a_request_is_identified_by_its_body() {
         let read = front.read(&head("POST", path, &[CLUSTER]), &Inspection::new(Operation::Create), &object);
         assert_eq!(read.is_err(), is_refused, "{path}");
     }
-    // Go's decoder would replace the invalid UTF-8.
+    // Go's decoder would replace invalid UTF-8; here it is refused.
     let head = head("POST", APPLICATIONS, &[CLUSTER]);
     let body = Bytes::from_static(b"{\"kind\":\"a\xff\"}");
     assert!(
@@ -276,7 +276,7 @@ fn a_request_that_is_not_forwarded_gets_the_reply_of_bcs_mesos_driver() {
         "http header BCS-ClusterID x don't exist",
     );
     let malformed = Rejection::new(RejectionKind::Malformed, "json decode failed!x");
-    // (end, status, code, a part of the message)
+    // (reason for the reply, expected status, expected code, a part of the message)
     for (end, status, code, message) in [
         (EndReason::Refused(&denied), 400, 1_405_234, "stage s of chain c denied the request: no \\\"latest\\\" here"),
         (EndReason::Refused(&failed), 400, 1_405_234, "request webhoook s error stage s of chain c failed (trap): it broke"),
@@ -310,7 +310,7 @@ fn a_request_that_is_not_forwarded_gets_the_reply_of_bcs_mesos_driver() {
         reason: "too much",
     };
     assert_eq!(bcs().reply(&overloaded).headers()[RETRY_AFTER], "1");
-    // A message cannot add headers to the reply.
+    // A line break in a message does not add a header to the reply.
     assert_eq!(
         bcs()
             .reply(&EndReason::BodyUnreadable { reason: "a\r\nb: c" })

@@ -1,4 +1,4 @@
-//! Reads the nodes of drivers, and follows their changes.
+//! Reads the nodes of drivers and their parent node, and follows their changes.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use zookeeper_client::{Client, Error};
 use super::{DriverNodes, ParentData};
 use crate::zookeeper::{AtNode, NodeWatch, ZooKeeperError, join, sequence};
 
-/// A part of the drivers' state. Each part is read and watched separately.
+/// A request to ZooKeeper by which a part of the drivers' state is read and watched.
 #[derive(Debug)]
 enum WatchedNode {
-    /// Whether the parent node exists.
+    /// Whether the drivers' parent node exists.
     Existence,
-    /// The data of the parent node.
+    /// The data of the drivers' parent node.
     Target,
     Names,
     Driver(String),
 }
 
-/// Calls `show` with the nodes, first at once and then after every change, until a request fails.
+/// Calls `show` with the current nodes of the drivers, at once and after every change, until a request fails.
 pub(super) async fn follow_session(
     client: &Client,
     path: &str,
@@ -66,7 +66,8 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads one part, and returns a watch of it if it exists. Adds to `due` the parts that have to be read next.
+    /// Reads one part of the state. Returns a watch for its next change, and adds to `due` the parts that must be read
+    /// next.
     async fn read(
         &mut self,
         node: &WatchedNode,
@@ -102,7 +103,7 @@ impl Reading<'_> {
                     self.update_drivers(names, due);
                     Ok(Some(watch))
                 }
-                // The parent node does not exist. The watch of its existence fires when it is created.
+                // When the parent node is created, the watch of its existence fires, and its children are read again.
                 Err(Error::NoNode) => Ok(None),
                 Err(error) => Err(error).at("reading the children of", self.path),
             },
@@ -124,7 +125,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Adds drivers with a new node to the parts that are due, and forgets drivers whose node is gone.
+    /// Adds to `due` the drivers that have a new node, and forgets the drivers whose node is gone.
     fn update_drivers(&mut self, names: Vec<String>, due: &mut Vec<WatchedNode>) {
         let mut before = std::mem::take(&mut self.seen.drivers);
         let mut known = BTreeMap::new();

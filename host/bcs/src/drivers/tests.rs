@@ -20,7 +20,7 @@ fn entry(name: &str) -> Entry {
 }
 
 #[test]
-fn a_driver_reports_in_the_data_of_its_node() {
+fn a_driver_writes_its_status_to_its_zookeeper_node() {
     let data = json!({
         "name": OWN,
         "live": Digest::of("A").to_string(),
@@ -39,8 +39,8 @@ fn a_driver_reports_in_the_data_of_its_node() {
     }
 }
 
-/// Returns the names of the drivers whose nodes have these sequence numbers, the leader's name, and whether this driver
-/// leads.
+/// Returns, for nodes with these sequence numbers: the names of their drivers, the leader's name, and whether this
+/// driver is the leader.
 fn seen(nodes: &[(u32, Option<&str>)], own: Option<&RegistrationState>) -> (Vec<String>, String, bool) {
     let drivers = nodes
         .iter()

@@ -1,4 +1,4 @@
-//! Consoles: terminals in containers, served by a program on each host of the cluster.
+//! Forwards requests to consoles: terminals in containers, served by a program on each host of the cluster.
 
 use std::net::IpAddr;
 
@@ -16,17 +16,17 @@ use ipnet::IpNet;
 use super::plain;
 use crate::scheduler::upstream_end;
 
-/// The message of bcs-mesos-driver if it cannot connect a WebSocket to a console.
+/// The message of bcs-mesos-driver when it cannot open a WebSocket to a console.
 const WEBSOCKET_FAILED: &str = "errcode: 1405064, couldn't dial to remote backend url";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsoleConfig {
-    /// The port on every host. Default: 8083.
+    /// The port of the program that serves consoles, on every host. Default: 8083.
     pub port: u16,
-    /// The scheme of consoles. Default: plain HTTP.
+    /// The scheme of the URLs of consoles. Default: plain HTTP.
     pub scheme: ConsoleScheme,
-    /// The networks of the hosts whose consoles may be opened. Without a list, any host is allowed, as with
-    /// bcs-mesos-driver, so clients can reach the port of consoles on every host that this program can reach.
+    /// The networks of the hosts whose consoles clients may open. `None` allows any host, as bcs-mesos-driver does.
+    /// Clients can then reach the port of consoles on every host that this program can reach.
     pub hosts: Option<Vec<IpNet>>,
 }
 
@@ -34,7 +34,7 @@ pub struct ConsoleConfig {
 pub enum ConsoleScheme {
     #[default]
     Http,
-    /// Uses the TLS settings of the upstream.
+    /// HTTPS, with the TLS settings of the connections to the upstream.
     Https,
 }
 
@@ -68,19 +68,22 @@ pub(super) struct Consoles {
 }
 
 impl Consoles {
-    /// Connects with the timeouts of the upstream and, if consoles use TLS, with its TLS settings.
+    /// Creates the client of consoles. Its connections have the timeouts of the upstream and, if consoles use TLS, its
+    /// TLS settings.
     pub(super) fn new(config: ConsoleConfig, upstream: Upstream) -> Self {
         Self { config, upstream }
     }
 
-    /// Forwards a request with the client's headers to the console on a host. A protocol switch opens a tunnel to it.
+    /// Forwards a request with the client's headers to the console on a host. If the console switches protocols, client
+    /// and console are connected by a tunnel.
     pub(super) async fn send(
         &self,
         host: IpAddr,
         path_and_query: PathAndQuery,
         mut request: Request<Body>,
     ) -> Response<Body> {
-        // An IPv4 address can also be written as IPv6; the rules apply to both forms.
+        // An IPv4 address may be written in the form of IPv6. It is converted, so that the allowed networks apply to
+        // it.
         let host = host.to_canonical();
         let Some(server) = self.config.allows(host).then(|| self.server(host)).flatten() else {
             tracing::info!(%host, "a console was requested on a host that is not listed");
@@ -111,7 +114,7 @@ impl Consoles {
     }
 }
 
-/// Returns the reply for a console that does not respond.
+/// Returns the error reply to a request for a console that does not respond.
 fn no_reply(is_websocket: bool, end: &EndReason<'_>) -> Response<Body> {
     let (status, text) = if is_websocket {
         (

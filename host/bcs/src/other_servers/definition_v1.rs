@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::scheduler::relay::{DEFINITIONS_VERSION, NEWER_DEFINITIONS_VERSION};
 
-/// Returns this path with the version `v1` in place of `v1beta1`.
+/// Returns the path of a request for definitions with the version `v1` in place of `v1beta1`.
 pub(super) fn path(to: &PathAndQuery) -> Option<PathAndQuery> {
     let path = to
         .as_str()
@@ -14,7 +14,8 @@ pub(super) fn path(to: &PathAndQuery) -> Option<PathAndQuery> {
     path.parse().ok()
 }
 
-/// Rewrites a definition of `v1beta1` as `v1`. Any other body is returned unchanged, and the server refuses it.
+/// Rewrites a definition of the version `v1beta1` as one of `v1`. Any other body is returned unchanged; the
+/// kube-apiserver then refuses it.
 pub(super) fn converted(body: &Bytes) -> Bytes {
     let Ok(Value::Object(mut definition)) = serde_json::from_slice(body) else {
         return body.clone();
@@ -29,7 +30,7 @@ pub(super) fn converted(body: &Bytes) -> Bytes {
     Value::Object(definition).to_string().into()
 }
 
-/// Moves the fields that `v1beta1` has once, for all versions, into each version.
+/// Moves fields into each version of a definition that `v1beta1` has only once, for all versions.
 fn convert_spec(spec: &mut Map<String, Value>) {
     let version = spec.remove("version");
     let mut shared: Vec<(&str, Value)> = Vec::new();
@@ -62,7 +63,7 @@ fn convert_spec(spec: &mut Map<String, Value>) {
     }
 }
 
-/// Adds what a schema needs in `v1`: a type and, if unknown fields are kept, an extension that says so.
+/// Adds to the schema what `v1` demands: a type and, if unknown fields are kept, an extension that says so.
 fn convert_schema(schema: &mut Map<String, Value>, keeps_unknown: bool) {
     let root = schema.entry("openAPIV3Schema").or_insert_with(|| json!({}));
     if let Value::Object(root) = root {

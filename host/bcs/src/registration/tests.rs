@@ -66,7 +66,7 @@ async fn each_registration_has_the_node_and_data_that_bcs_uses() {
             ("cluster", drivers.clone(), name.clone(), within.clone()),
         ]
     );
-    // One ensemble is both the cluster's own ensemble and the service ensemble.
+    // In these cases, the cluster's own ensemble is also the service ensemble.
     for one in [
         ZooKeeperConfig {
             service: None,

@@ -11,12 +11,12 @@ use super::{Action, PREFIX, Route, Target, Verb, routes};
 #[derive(Clone, Debug)]
 pub enum RouteLookup {
     Found(Matched),
-    /// The path has routes, but only for these methods.
+    /// No route has this path and method, but routes with other methods have the path: these methods.
     OtherMethod(Vec<Method>),
     NotFound,
 }
 
-/// A route, and the parameters in the path of a request. Lives as long as the request.
+/// The route of a request, and the parameters in the request's path. Lives as long as the request.
 #[derive(Clone, Debug)]
 pub struct Matched {
     pub route: &'static Route,
@@ -25,7 +25,7 @@ pub struct Matched {
 }
 
 impl Matched {
-    /// Returns a parameter of the path, decoded; empty if the route has no parameter of that name.
+    /// Returns the decoded value of a parameter in the path; empty if the route has no parameter of that name.
     pub fn parameter(&self, name: &str) -> &str {
         self.parameters
             .iter()
@@ -34,15 +34,15 @@ impl Matched {
     }
 }
 
-/// A route with its parsed target.
+/// A route whose template of the scheduler's path is parsed.
 #[derive(Debug)]
 struct Prepared {
     route: &'static Route,
     target: Option<Target>,
 }
 
-/// The matcher of each method. Methods need separate matchers, because `/applications/rollback` is a literal path for
-/// PUT, but the path of an application with this name for GET.
+/// A path matcher for each method. One for all would not do: `/applications/rollback` is a literal path for PUT, but
+/// for GET the path of an application with this name.
 #[derive(Debug)]
 struct Routing {
     routers: Vec<(Verb, Router<Prepared>)>,
@@ -58,7 +58,7 @@ static ROUTING: LazyLock<Routing> = LazyLock::new(|| Routing {
                     Action::Scheduler(call) | Action::Definitions(call) => call.target(),
                     Action::Console | Action::CustomResourceDefinitions | Action::CustomResources => None,
                 };
-                // Never fails: a test checks that the router accepts every pattern.
+                // This never fails, because a test checks that the router accepts every pattern.
                 let _ = router.insert(pattern(route.path), Prepared { route, target });
             }
             (*verb, router)
@@ -70,7 +70,7 @@ pub(crate) fn pattern(path: &str) -> String {
     path.replace("{uri:*}", "{*uri}")
 }
 
-/// Returns whether the route for this method and path requires objects to name their kind.
+/// Returns whether the route with this method and path requires that the object in the body names its kind.
 pub(crate) fn needs_kind(method: &Method, path: &str) -> bool {
     let Some(path) = path.strip_prefix(PREFIX) else {
         return false;
@@ -83,9 +83,10 @@ pub(crate) fn needs_kind(method: &Method, path: &str) -> bool {
     })
 }
 
-/// Finds the route of a request by its head.
+/// Finds the route of a request by its method and path.
 ///
-/// As in Go's servers, a path is decoded before it is split. So a parameter never contains a slash.
+/// As in Go's servers, a path is decoded before it is split at slashes. So the value of a parameter never contains a
+/// slash.
 pub fn lookup(head: &Parts) -> RouteLookup {
     let readings = PathReadings::new(head.uri.path());
     let path = readings.whole.as_deref().unwrap_or(&readings.by_segment);

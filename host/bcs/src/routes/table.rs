@@ -140,8 +140,8 @@ pub(crate) const ROUTES: [Route; 85] = [
     row(Hooks, Post,   "/customresources/{uri:*}",                               CustomResources, "create a custom resource"),
 ];
 
-/// Routes that bcs-mesos-driver documents but does not implement: there, such requests reach the general routes of
-/// custom resources, which refuse them. Here, these routes serve the definitions of hooks.
+/// The routes that bcs-mesos-driver documents but does not implement: it treats such requests as requests for custom
+/// resources, and refuses them. In this program, these routes serve the definitions of hooks.
 #[rustfmt::skip]
 pub(crate) const DOCUMENTED: [Route; 4] = [
     row(Hooks, Post,   "/crd/namespaces/{ns}/admissionwebhook",                  define(Post,   "/v1/admissionwebhook", Checked(AdmissionWebhook)), "create a definition"),

@@ -1,4 +1,4 @@
-//! The paths and queries of requests to the scheduler.
+//! Templates for the paths and queries of requests to the scheduler.
 
 use form_urlencoded::Serializer;
 use http::uri::PathAndQuery;
@@ -7,7 +7,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::Matched;
 use crate::translation::Fault;
 
-/// The characters that a path segment may contain unencoded (RFC 3986's unreserved characters).
+/// The characters that are percent-encoded in a segment of a path: all except the unreserved characters of RFC 3986.
 pub(crate) const SEGMENT: AsciiSet = NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -40,18 +40,18 @@ enum Source {
     Instances,
 }
 
-/// The values from a request body that targets can contain.
+/// The values from a request's body that can appear in the path and query of the request to the scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Address {
-    /// The field `RunAs` of a `Version`, or else `metadata.namespace`.
+    /// The field `RunAs` of the translated `Version`; without a `Version`, `metadata.namespace`.
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// `spec.instance`.
+    /// The number of instances, `spec.instance`.
     pub(crate) instances: i64,
 }
 
 impl Target {
-    /// Parses a target. `None` if it is invalid.
+    /// Parses the template of a path and query; returns `None` if it is invalid.
     pub(crate) fn parse(text: &'static str) -> Option<Self> {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
         Some(Self {
@@ -75,7 +75,7 @@ impl Target {
         })
     }
 
-    /// Returns the names of the parameters of the driver's path that the target uses.
+    /// Returns the names of the parameters of the client's path that this template uses.
     #[cfg(test)]
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &'static str> {
         let query = self.query.iter().map(|(_, source)| source);
@@ -85,8 +85,8 @@ impl Target {
         })
     }
 
-    /// Fills in the placeholders. Values are encoded, so that they can neither lead to another route of the scheduler
-    /// nor add to the query. bcs-mesos-driver does not encode them.
+    /// Replaces the placeholders by values. The values are percent-encoded, so that they neither lead to another route
+    /// of the scheduler nor add to the query; bcs-mesos-driver does not encode them.
     pub(crate) fn fill(
         &self,
         matched: &Matched,
@@ -96,7 +96,7 @@ impl Target {
         let mut text = String::new();
         for source in &self.path {
             let value = source.value(matched, query, address)?;
-            // A server would drop such a segment, or read it as the parent directory.
+            // A server would drop an empty or dot segment, or take it for the parent directory.
             if matches!(value.as_str(), "" | "." | "..") {
                 return Err(Fault::Unaddressable {
                     what: source.what(),
@@ -147,7 +147,7 @@ impl Source {
         })
     }
 
-    /// Returns what the value is called in messages to the client.
+    /// Returns the name of a value in messages to the client.
     fn what(&self) -> &'static str {
         match self {
             Self::Literal(name) | Self::Parameter(name) | Self::Integer(name) | Self::Query(name) => name,
@@ -158,7 +158,7 @@ impl Source {
     }
 }
 
-/// Returns the first value of a query parameter, as in Go; empty if there is none.
+/// Returns the first value of a query parameter, as Go does; empty if the query does not have the parameter.
 pub(crate) fn first(query: &str, name: &str) -> String {
     form_urlencoded::parse(query.as_bytes())
         .find(|(key, _)| key == name)
@@ -166,7 +166,7 @@ pub(crate) fn first(query: &str, name: &str) -> String {
         .unwrap_or_default()
 }
 
-/// Parses an integer as Go's `strconv.Atoi` does.
+/// Parses an integer as `strconv.Atoi` of Go does.
 fn integer(text: &str) -> Result<i64, Fault> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let reason = if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

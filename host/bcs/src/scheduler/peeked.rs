@@ -9,7 +9,8 @@ use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 
-/// The body of a reply whose beginning has been read. It still yields the whole body.
+/// The body of a reply, of which the beginning has been read in advance. As a body, it yields that beginning and then
+/// the rest.
 #[derive(Debug)]
 pub(super) struct PeekedBody {
     pub(super) start: Bytes,
@@ -19,7 +20,7 @@ pub(super) struct PeekedBody {
 }
 
 impl PeekedBody {
-    /// Reads at least this many bytes of the body, or all of it if it is shorter.
+    /// Reads at least the first `enough` bytes of the body, or all of it if it is shorter.
     pub(super) async fn read(mut body: Body, enough: usize) -> Result<Self, axum::Error> {
         let mut start = BytesMut::new();
         let mut trailers = None;
@@ -105,7 +106,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_peeked_body_is_still_sent_completely() {
-        // (chunks, trailer, expected beginning)
+        // (chunks of the body, trailer, expected beginning that is read)
         for (chunks, trailer, start) in [
             (&[][..], None, ""),
             (&[""][..], Some("1"), ""),

@@ -7,22 +7,22 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use super::Relay;
 use crate::reply::{Code, failure};
 
-/// The maximum number of characters that are quoted to the client from a reply that is not an envelope.
+/// If a reply is not an envelope, the maximum number of its characters that are quoted to the client.
 const MAX_QUOTED: usize = 300;
 
-/// The version of definitions of custom resources that is requested first from the kube-apiserver.
+/// The version in which definitions of custom resources are first requested from the kube-apiserver.
 pub(crate) const DEFINITIONS_VERSION: &str = "apiextensions.k8s.io/v1beta1";
-/// The version of definitions in Kubernetes 1.22 and later, which no longer have `v1beta1`.
+/// The version of definitions in Kubernetes 1.22 and later, where `v1beta1` no longer exists.
 pub(crate) const NEWER_DEFINITIONS_VERSION: &str = "apiextensions.k8s.io/v1";
-/// The version that clients of the driver expect in replies.
+/// The version of definitions that clients of the driver expect in a reply.
 const DRIVER_VERSION: &str = "v4";
 
-/// Replaces the first API version in a kube-apiserver's reply about definitions with the version that clients expect.
+/// Replaces the first API version in a kube-apiserver's reply about definitions by the version that clients expect.
 pub fn definitions_reply(body: &Bytes) -> Bytes {
     let Ok(text) = std::str::from_utf8(body) else {
         return body.clone();
     };
-    // The longer version is replaced first, because it begins with the shorter one.
+    // `v1beta1` is searched first, because it begins with `v1`.
     let versions = [DEFINITIONS_VERSION, NEWER_DEFINITIONS_VERSION];
     let version = versions.into_iter().find(|version| text.contains(version));
     match version {
@@ -34,9 +34,10 @@ pub fn definitions_reply(body: &Bytes) -> Bytes {
 /// Decides how a reply of the scheduler is passed on. `start` is the beginning of the reply's body, long enough to
 /// decide.
 ///
-/// Whatever the status was, the client gets HTTP 200 and the unchanged body, with the scheduler's result, code, message
-/// and data. bcs-mesos-driver passes on every body. This program replaces a body that cannot be an envelope, because
-/// clients expect one: its own envelope has the code for a request that failed at the upstream.
+/// Whatever the scheduler's status is, the client gets HTTP 200 and the scheduler's body unchanged. The body is an
+/// envelope, with the scheduler's result, code, message and data. bcs-mesos-driver passes on every body. But clients
+/// expect an envelope, so this program replaces any other body by an envelope with the code for a request that failed
+/// at the upstream.
 ///
 /// A scheduler that is not the master does not process requests, and replies with an empty body.
 pub fn relay(status: StatusCode, start: &[u8]) -> Relay {
@@ -59,7 +60,7 @@ fn invalid_reply(status: StatusCode, start: &[u8]) -> Response<Bytes> {
     let text = String::from_utf8_lossy(start);
     let text = shortened(text.trim(), MAX_QUOTED);
     let reason = if text.is_empty() {
-        // A scheduler that is not the master writes no body.
+        // A scheduler that is not the master replies without a body.
         format!("the scheduler replied {status} without a body; it may not be the master")
     } else {
         format!("the scheduler replied {status} without JSON: {text}")

@@ -1,4 +1,4 @@
-//! Definitions as custom resources of a Kubernetes cluster, where BCS stores them if its store is etcd.
+//! Stores definitions as custom resources of a Kubernetes cluster, as BCS does if its store is etcd.
 
 mod name;
 
@@ -24,13 +24,13 @@ const KIND: ResourceKind = ResourceKind {
 
 const SCHEME: &str = "customresources";
 
-/// The resources `admissionwebhookconfigurations.bkbcs.tencent.com` of a cluster. Lives as long as the host; its watch
-/// ends when this is dropped.
+/// The definitions in the resources `admissionwebhookconfigurations.bkbcs.tencent.com` of a cluster. Lives as long as
+/// the host; dropping this ends the watch of the resources.
 ///
 /// The `spec` of a resource is the definition, whatever the name and namespace of the resource. A definition without a
 /// name or namespace gets the name or namespace of its resource. An updated definition stays in its resource, and a new
-/// one gets a resource in the store's namespace. Every write is conditional on the resource's version. A transaction
-/// cannot cover several resources, so the store takes one change at a time.
+/// one gets a resource in the store's namespace. Every write succeeds only if the resource still has the version that
+/// was read. A transaction cannot cover several resources, so the store takes one change at a time.
 #[derive(Debug)]
 pub struct CustomResourceStore {
     resources: Resources,
@@ -38,7 +38,7 @@ pub struct CustomResourceStore {
 }
 
 impl CustomResourceStore {
-    /// Starts to watch the definitions of this cluster. New definitions are written to `namespace`.
+    /// Starts to watch the definitions in this cluster. Resources for new definitions are created in `namespace`.
     pub fn new(cluster: &Cluster, namespace: impl Into<String>) -> Self {
         Self {
             resources: cluster.resources(&KIND),
@@ -48,9 +48,9 @@ impl CustomResourceStore {
 
     pub const DEFAULT_NAMESPACE: &'static str = "bkbcs";
 
-    /// Writes a change that may lead to two definitions for one operation and kind, which BCS does not allow. Looks for
-    /// another such definition before and after the write, since no transaction can cover two resources. The later
-    /// writer reverts its change.
+    /// Writes a change after which two definitions could have the same operation and kind, which BCS does not allow. No
+    /// transaction can cover two resources, so the other definitions are checked before and after the write. If two
+    /// such changes are written at the same time, the later writer reverts its change.
     async fn write_guarded(&self, change: &FileChange, subject: &OperationAndKind) -> Result<(), StoreError> {
         let conflict = |other: &Resource| StoreError::Conflict {
             path: change.path.clone(),
@@ -67,7 +67,7 @@ impl CustomResourceStore {
         self.write(change).await?;
         let listed = list().await.map_err(|error| self.unknown(change, error))?;
         let Some(own) = listed.iter().find(|resource| is_own(resource)) else {
-            // The definition was deleted in the meantime.
+            // Another client has deleted the definition after this write, so nothing is left to check.
             return Ok(());
         };
         let was_first = |other: &&Resource| is_rival(other) && version_of(other) <= version_of(own);
@@ -80,7 +80,7 @@ impl CustomResourceStore {
         }
     }
 
-    /// Adds to a connection error that it is unknown whether the change was written.
+    /// Adds to a connection error the sentence that it is unknown whether the change was written.
     fn unknown(&self, change: &FileChange, error: StoreError) -> StoreError {
         match error {
             StoreError::Unreachable { store, reason } => {
@@ -179,7 +179,8 @@ impl DefinitionStore for CustomResourceStore {
     }
 }
 
-/// Returns the version of a resource, or 0 if it has none. Versions grow with every write in the cluster.
+/// Returns the version of a resource, which is greater than the versions of all earlier writes in the cluster; 0 if the
+/// resource has none.
 fn version_of(resource: &Resource) -> u64 {
     let version = resource.metadata("resourceVersion");
     version
@@ -200,13 +201,13 @@ fn path_of(resource: &DefinitionName) -> PathBuf {
     PathBuf::from(format!("{SCHEME}:{resource}"))
 }
 
-/// Returns the namespace and name of the resource at a path.
+/// Returns the namespace and name of the resource to which a path of this store belongs.
 fn place_in(path: &Path) -> Option<DefinitionName> {
     DefinitionName::parse(path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?)
 }
 
-/// Returns the definition in a resource, or the whole resource if it contains none, so that parsing reports what is
-/// missing.
+/// Returns the text of the definition in a resource. If the resource contains no definition, returns the whole
+/// resource, so that parsing reports what is missing.
 fn text_of(resource: &Resource) -> String {
     match resource.object.get("spec") {
         Some(Value::Object(spec)) => {

@@ -1,4 +1,4 @@
-//! The documents in a store, in the form that BCS writes.
+//! Reads and writes the documents of definitions in the form that BCS uses.
 
 use std::path::Path;
 
@@ -7,10 +7,11 @@ use serde_json::{Map, Value};
 
 use crate::definition_name::{DefinitionName, KIND};
 
-/// The `apiVersion` that BCS writes, and ignores when it reads.
+/// The `apiVersion` that BCS writes. When BCS reads a document, it ignores this field.
 const API_VERSION: &str = "v4";
 
-/// The operation and kind of a definition, in lower case. BCS allows only one definition for each combination.
+/// The operation and kind for which a definition is, in lower case. BCS allows only one definition for each
+/// combination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OperationAndKind {
     operation: String,
@@ -18,7 +19,7 @@ pub(crate) struct OperationAndKind {
 }
 
 impl OperationAndKind {
-    /// Returns the operation and kind of a definition; `None` if they are missing.
+    /// Returns the operation and kind in the text of a definition; `None` if they are missing.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let document: Map<String, Value> = serde_json::from_str(text).ok()?;
         let reference = field(&document, "resourcesRef")?.as_object()?;
@@ -29,7 +30,8 @@ impl OperationAndKind {
         })
     }
 
-    /// Returns the operation and kind that the definition has only after the change.
+    /// Returns the operation and kind of the changed definition; `None` if it had the same ones before, or if it is
+    /// deleted.
     pub(crate) fn gained(change: &FileChange) -> Option<Self> {
         let after = Self::parse(change.after.as_deref()?)?;
         let before = change.before.as_deref().and_then(Self::parse);
@@ -37,16 +39,17 @@ impl OperationAndKind {
     }
 }
 
-/// Returns a field that is set. As in Go, its key is matched in any case.
+/// Returns the value of a field; `None` if it is not set. As in Go, the case of the key is ignored.
 fn field<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
     let found = object.iter().find(|(key, _)| key.eq_ignore_ascii_case(field));
     found.map(|(_, value)| value).filter(|value| !is_unset(value))
 }
 
-/// Sets `kind` and `apiVersion`, and adds the name and namespace of the node or resource if the document has none.
+/// Sets `kind` and `apiVersion` in a document. If the document has no name or namespace, adds that of its node or
+/// resource.
 pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName) -> Map<String, Value> {
     let mut whole = Map::new();
-    // `kind` and `apiVersion` come first, in this spelling.
+    // The two fields come first in the document, in this spelling.
     for (field, text) in [("apiVersion", API_VERSION), ("kind", KIND)] {
         remove(&mut document, field);
         whole.insert(field.to_owned(), text.into());
@@ -55,7 +58,7 @@ pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(metadata)) => metadata,
         Some(other) => {
-            // `metadata` is not an object. It is kept unchanged, so that parsing the document reports this.
+            // `metadata` is not an object. It is kept, so that parsing the document reports the mistake.
             whole.insert("metadata".to_owned(), other);
             whole.extend(document);
             return whole;
@@ -75,8 +78,8 @@ pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName
     whole
 }
 
-/// Completes the text of a node. BCS does not require `kind` and `apiVersion` in it, nor the name and namespace, which
-/// are also in the node's path. A complete text is returned unchanged.
+/// Completes the text of a node for parsing. In a node, BCS requires neither `kind` and `apiVersion`, nor the name and
+/// namespace, which the node's path contains. A complete text is returned unchanged.
 pub(crate) fn with_defaults(text: String, place: &DefinitionName) -> String {
     let Ok(document) = serde_json::from_str::<Map<String, Value>>(&text) else {
         return text;
@@ -95,18 +98,18 @@ pub(crate) fn with_defaults(text: String, place: &DefinitionName) -> String {
     }
 }
 
-/// Removes a field. As in Go, its key is matched in any case.
+/// Removes a field from an object, and returns its value. As in Go, the case of the key is ignored.
 fn remove(object: &mut Map<String, Value>, field: &str) -> Option<Value> {
     let key = object.keys().find(|key| key.eq_ignore_ascii_case(field))?.clone();
     object.shift_remove(&key)
 }
 
-/// Returns whether Go's encoder would write this value for an unset field.
+/// Returns whether a program in Go could have written this value for a field that is not set.
 fn is_unset(value: &Value) -> bool {
     value.is_null() || value == ""
 }
 
-/// Returns whether two texts contain the same document regardless of key order and spacing, or are both missing.
+/// Returns whether two texts contain the same document, apart from the order of keys and spacing, or both are missing.
 pub(crate) fn are_the_same(one: Option<&str>, other: Option<&str>) -> bool {
     let read = |text: &str| serde_json::from_str::<Value>(text);
     match (one, other) {
@@ -118,7 +121,8 @@ pub(crate) fn are_the_same(one: Option<&str>, other: Option<&str>) -> bool {
     }
 }
 
-/// Parses a document to write. It must be a definition as a JSON object, since BCS reads every document as one.
+/// Parses a text that is to be written. It must be a JSON object with a definition of hooks, because BCS reads every
+/// document in the store as such a definition.
 pub(crate) fn to_be_written(path: &Path, text: &str) -> Result<Map<String, Value>, StoreError> {
     let wrong = |message: String| {
         let mut mistakes = Mistakes::new();

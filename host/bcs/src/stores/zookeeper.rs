@@ -1,4 +1,4 @@
-//! Definitions as nodes of ZooKeeper, where the scheduler of BCS stores them.
+//! Stores definitions as nodes of ZooKeeper, where the scheduler of BCS stores them.
 
 mod nodes;
 mod writes;
@@ -27,19 +27,20 @@ use crate::{
 };
 
 const SCHEME: &str = "zookeeper";
-/// The timeout of one read or one commit with all of its requests.
+/// The longest duration of a read or a commit, with all of its requests.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The pause before a failed read is retried while there is a session.
+/// If a read fails although there is a session, the pause before the next attempt.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// The number of attempts to commit if other programs write the nodes at the same time.
+/// The maximum number of attempts to commit a change while other programs write to the same nodes.
 const ATTEMPTS: usize = 20;
-/// The largest node, in bytes: a little less than ZooKeeper's default `jute.maxbuffer`.
+/// The maximum size of a node's data in bytes, a little less than ZooKeeper's default `jute.maxbuffer`.
 const MAX_NODE_BYTES: usize = 1_000_000;
 
-/// The nodes `{root}/{namespace}/{name}` of an ensemble. Lives as long as the host.
+/// The definitions in the nodes `{root}/{namespace}/{name}` of an ensemble. Lives as long as the host.
 ///
-/// A node without data is not a definition, but was left by a program that was killed while it created one. If the root
-/// does not exist, the first write creates it. The node of a namespace remains after its last definition is deleted.
+/// A node without data is not a definition: it remains if a program is killed while it creates a definition. If the
+/// root does not exist, the first write creates it. The node of a namespace remains after its last definition is
+/// deleted.
 #[derive(Debug)]
 pub struct ZooKeeperStore {
     zookeeper: ZooKeeper,
@@ -53,7 +54,8 @@ enum LastRead {
     None,
     Failed,
     Watched {
-        /// True once a node has changed. If another read replaces this result before that, the sender is dropped.
+        /// Becomes true when a node has changed since this read. If a later read replaces this one before, the sender
+        /// is dropped.
         is_over: watch::Receiver<bool>,
         _task: AbortOnDropHandle<()>,
     },
@@ -62,7 +64,7 @@ enum LastRead {
 impl ZooKeeperStore {
     pub const DEFAULT_ROOT: &'static str = "/blueking/admissionwebhook";
 
-    /// Creates a store of the definitions below this node, which need not exist. Sends no request.
+    /// Creates a store of the definitions below the node `root`, which need not exist. No request is sent yet.
     pub fn new(zookeeper: ZooKeeper, root: impl Into<String>) -> Result<Self, &'static str> {
         let root = root.into();
         check_path(&root)?;
@@ -81,7 +83,7 @@ impl ZooKeeperStore {
         self.last.lock()
     }
 
-    /// Returns the name of the definition at a path, and the path of its node.
+    /// Returns the name of the definition at a path of this store, and the path of its node.
     fn place_in<'a>(&self, path: &'a Path) -> Option<(DefinitionName, &'a str)> {
         let node = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
         let name = DefinitionName::parse(node.strip_prefix(&self.root)?.strip_prefix('/')?)?;
@@ -92,7 +94,7 @@ impl ZooKeeperStore {
         self.zookeeper.client().await.map_err(|error| self.error(&error))
     }
 
-    /// Runs a future with a timeout. Fails as soon as the connection is lost.
+    /// Awaits a future, with a timeout. Fails when the connection is lost, because the future might then wait too long.
     async fn bounded<T>(&self, action: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         match tokio::time::timeout(TIMEOUT, self.zookeeper.while_connected(action)).await {
             Ok(Some(result)) => result,
@@ -113,14 +115,15 @@ impl ZooKeeperStore {
         self.bounded(read).await
     }
 
-    /// Watches the nodes of a snapshot until one of them changes.
+    /// Starts to watch the nodes of a snapshot, until one of them changes.
     fn watched(snapshot: &mut Snapshot) -> LastRead {
         let (over, is_over) = watch::channel(false);
         let watches = std::mem::take(&mut snapshot.watches);
         let task = tokio::spawn(async move {
             nodes::first(watches).await;
             over.send_replace(true);
-            // The sender lives as long as it has receivers, so that later receivers are notified too.
+            // The task keeps the sender until nobody receives, so that a receiver that is created later learns of the
+            // change too.
             over.closed().await;
         });
         LastRead::Watched {
@@ -129,7 +132,7 @@ impl ZooKeeperStore {
         }
     }
 
-    /// Returns the definition in a node, if the node has one. Invalid UTF-8 is replaced as in Go.
+    /// Returns the definition in a node; `None` for a node without data. As in Go, invalid UTF-8 is replaced.
     fn file(node: &Node) -> Option<DefinitionFile> {
         if node.data.is_empty() {
             return None;
@@ -140,11 +143,11 @@ impl ZooKeeperStore {
         Some(DefinitionFile::entry(path, text, node.name.id()))
     }
 
-    /// Returns a write that prevents two definitions for one operation and kind; `None` if these changes cannot lead to
-    /// that.
+    /// Returns a write that prevents two definitions for one operation and kind. Returns `None` if these changes cannot
+    /// lead to two such definitions.
     ///
-    /// The write changes the root, and fails if another change of this kind has written the root since the definitions
-    /// were read.
+    /// The write changes the root. It fails if another change that needs this protection has written the root since the
+    /// definitions were read.
     async fn guard(&self, client: &Client, changes: &[FileChange]) -> Result<Option<Write>, StoreError> {
         if changes
             .iter()
@@ -182,7 +185,7 @@ impl ZooKeeperStore {
         }))
     }
 
-    /// Returns the write of a change. It is an error if the node has changed since it was read.
+    /// Returns the write that makes a change. If the node has changed since it was read, this is an error.
     async fn prepare(&self, client: &Client, change: &FileChange) -> Result<Option<Write>, StoreError> {
         let Some((name, path)) = self.place_in(&change.path) else {
             let reason = format!("{} is not a node of this store", change.path.display());
@@ -225,7 +228,7 @@ impl ZooKeeperStore {
         }))
     }
 
-    /// Writes changes. `is_sent` becomes true before anything is written.
+    /// Writes changes to the nodes. Before anything is written, sets `is_sent` to true.
     async fn write(&self, changes: &[FileChange], is_sent: &AtomicBool) -> Result<(), StoreError> {
         let client = &self.client().await?;
         self.bounded(self.write_with(client, changes, is_sent)).await
@@ -237,7 +240,7 @@ impl ZooKeeperStore {
         changes: &[FileChange],
         is_sent: &AtomicBool,
     ) -> Result<(), StoreError> {
-        // A server that lags behind could show the replaced data without this sync.
+        // This server may lag behind the others. The sync ensures that the nodes are read with their newest data.
         let synced = client.sync(&self.root).await.at("writing", &self.root);
         synced.map_err(|error| self.error(&error))?;
         for _ in 0..ATTEMPTS {
@@ -248,8 +251,8 @@ impl ZooKeeperStore {
             is_sent.store(true, Ordering::Relaxed);
             match writes::transact(client, &mut writes, self.zookeeper.acls()).await {
                 Ok(()) => return Ok(()),
-                // Another program has written a node in the meantime. The next attempt reads the definition again, and
-                // fails if it has changed.
+                // Another program has written one of the nodes since it was read. The next attempt reads the node
+                // again, and returns an error if its definition has changed.
                 Err(ZooKeeperError::Refused {
                     source: Error::BadVersion | Error::NoNode | Error::NodeExists,
                     ..
@@ -263,7 +266,7 @@ impl ZooKeeperStore {
         })
     }
 
-    /// Returns whether all changes of a commit without a response were written.
+    /// Returns whether all changes of a commit were written. This is unknown if the response to the commit was lost.
     async fn is_written(&self, changes: &[FileChange]) -> bool {
         let Ok(client) = self.client().await else {
             return false;
@@ -366,13 +369,15 @@ impl DefinitionStore for ZooKeeperStore {
                             if over.is_ok() {
                                 return;
                             }
-                            // Another read has replaced this result, so the loop waits for changes of the new one.
+                            // A later read has replaced this one, so the loop waits for changes of the nodes that it
+                            // has read.
                         }
                         _ = states.wait_for(|state| !state.is_connected()) => return,
                     }
                 }
                 None => {
-                    // Fails only if the state of the session no longer changes.
+                    // An error is ignored: it means that the session's state no longer changes, and then the next read
+                    // fails.
                     let _ = states.wait_for(|state| state.is_connected()).await;
                     if self.snapshot().await.is_ok() {
                         return;

@@ -1,4 +1,4 @@
-//! Translates a container of a template to the scheduler's `Container`.
+//! Translates a container in a template to the scheduler's `Container`.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use super::{
     view::{View, keep_others, members},
 };
 
-/// The keys of a container that are translated. The others are copied unchanged.
+/// The keys of a container that are translated. All other keys are copied unchanged.
 const READ: [&str; 17] = [
     "hostname",
     "command",
@@ -28,11 +28,11 @@ const READ: [&str; 17] = [
     "secrets",
 ];
 
-/// Returns the scheduler's `Container` for a container of a template. `pod` is the template's `spec`.
+/// Returns the scheduler's `Container` for a container in a template. `pod` is the `spec` of the template.
 pub(super) fn container(container: View<'_>, pod: View<'_>) -> Result<Map<String, Value>, Fault> {
     let resources = container.at("resources");
     let limits = Quantities::read(resources.at("limits"))?;
-    // If only the limits give a number of processors, they also serve as the requests.
+    // If only the limits contain a number of processors, all limits are used as the requests.
     let requests = if resources.at("requests").at("cpu").text().is_empty()
         && !resources.at("limits").at("cpu").text().is_empty()
     {
@@ -46,7 +46,7 @@ pub(super) fn container(container: View<'_>, pod: View<'_>) -> Result<Map<String
         "Docker": docker(container, pod, requests, limits),
         "Volumes": container.at("volumes").elements().map(volume).collect::<Value>(),
         "Resources": requests.value(),
-        // The scheduler misspells this name.
+        // The scheduler has this key with a spelling mistake.
         "LimitResoures": limits.value(),
         "DataClass": {
             "Resources": requests.value(),
@@ -111,7 +111,7 @@ fn port(port: View<'_>) -> Value {
     into.into()
 }
 
-/// Returns a volume. Keys of `unit` and of its `volume` that are not translated are copied.
+/// Returns the scheduler's form of a volume. Keys of `unit` and of `unit.volume` that are not translated are copied.
 fn volume(unit: View<'_>) -> Value {
     let volume = unit.at("volume");
     let mut into = members(json!({
@@ -124,8 +124,8 @@ fn volume(unit: View<'_>) -> Value {
     into.into()
 }
 
-/// Returns the environment variables by their names. If several have the same name, the last one counts. As in
-/// bcs-mesos-driver, a variable whose value comes from an unknown resource is left out.
+/// Returns the values of a container's environment variables, by their names. If several variables have the same name,
+/// the last one is used. As in bcs-mesos-driver, a variable is left out if its value refers to an unknown resource.
 fn environment(container: View<'_>, requests: Quantities, limits: Quantities) -> Map<String, Value> {
     let mut into = Map::new();
     for variable in container.at("env").elements() {
@@ -147,14 +147,14 @@ fn environment(container: View<'_>, requests: Quantities, limits: Quantities) ->
     into
 }
 
-/// Formats a number as Go's `%f` does.
+/// Formats a number as `%f` of Go does.
 fn fixed(number: f64) -> String {
     format!("{number:.6}")
 }
 
 fn health_check(check: View<'_>) -> Value {
     let mut into = check.object();
-    // These values are in seconds.
+    // The default values are in seconds.
     for (key, default) in [
         ("delaySeconds", 10),
         ("intervalSeconds", 60),
@@ -168,7 +168,7 @@ fn health_check(check: View<'_>) -> Value {
     into.into()
 }
 
-/// The number of processors, and the memory and disk in megabytes.
+/// Amounts of resources: the number of processors, and the memory and disk in megabytes.
 #[derive(Clone, Copy, Debug)]
 struct Quantities {
     cpus: f64,
@@ -190,7 +190,7 @@ impl Quantities {
     }
 }
 
-/// Returns a quantity. As in bcs-mesos-driver, anything that is not a number is 0.
+/// Returns the amount of one resource. As in bcs-mesos-driver, a text that is not a number means 0.
 fn quantity_of(list: View<'_>, key: &str) -> Result<f64, Fault> {
     let text = list.at(key).text();
     let number = quantity::parse(text).unwrap_or_default();

@@ -3,24 +3,24 @@ use http::{Response, StatusCode};
 
 use crate::reply::{Code, failure, plain};
 
-/// The words with which bcs-common begins every message about a parameter.
+/// The words with which the messages of bcs-common about a wrong parameter begin.
 pub(crate) const PARAMETERS: &str = "there is some error in the parameters";
 
-/// The reason why a request cannot be translated. `Display` is the message of bcs-mesos-driver, with details.
+/// The reason why a request cannot be translated. `Display` writes the message of bcs-mesos-driver, with details added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
-    /// The body has no kind.
+    /// The kind of the object in the body cannot be read.
     #[error("Unmarshal TypeMeta failed: {0}")]
     TypeMeta(String),
-    /// The kind of the body does not match the route.
+    /// The kind of the object in the body is not the kind that the route requires.
     #[error("Kind {0} is invalid")]
     Kind(String),
     #[error("json decode failed!{0}")]
     Json(String),
-    /// A quantity is infinite or not a number, which JSON cannot represent.
+    /// An amount of a resource is infinite or not a number, which JSON cannot represent.
     #[error("json encode failed!encode version by json: {0}")]
     Encode(String),
-    /// The name contains a dot. The message repeats a word, as in bcs-mesos-driver.
+    /// The object's name contains a dot. The message repeats a word, because the message of bcs-mesos-driver does.
     #[error("Name can't contains contains '.'")]
     Name,
     #[error("{PARAMETERS}restart policy error")]
@@ -31,13 +31,13 @@ pub(crate) enum Fault {
     NothingToRun,
     #[error("{PARAMETERS}containers and processes cannot coexist")]
     ContainersAndProcesses,
-    /// A value is not allowed in the scheduler's path.
+    /// A value cannot be a part of the scheduler's path.
     #[error("{PARAMETERS} {what} is `{value}`, which is not a valid value")]
     Unaddressable { what: &'static str, value: String },
-    /// The table of routes has an invalid target. A test checks that it has none.
+    /// The table of routes has an invalid template of the scheduler's path. A test checks that this never happens.
     #[error("mesos driver common error: `{0}` is no target")]
     NoTarget(&'static str),
-    /// The scheduler's path is too long for HTTP.
+    /// The path and query for the scheduler are too long for HTTP.
     #[error("{PARAMETERS} {0}")]
     TooLong(String),
     #[error("unknown the message type")]
@@ -45,15 +45,16 @@ pub(crate) enum Fault {
     #[error("strconv.Atoi: parsing {text:?}: {reason}")]
     NoInteger {
         text: String,
-        /// The reason in the words of Go.
+        /// The reason, in the words of Go's `strconv`.
         reason: &'static str,
     },
     #[error("param host_ip must not be empty")]
     NoHost,
-    /// The host is not an IP address. Names are refused, because a name could belong to a host outside the cluster.
+    /// The host of a console is not an IP address. Host names are refused, because a name could lead to a host outside
+    /// the cluster.
     #[error("param host_ip must be an IP address, and `{0}` is not one")]
     NoHostAddress(String),
-    /// Custom resources cannot be watched.
+    /// The request would watch custom resources, which is not supported.
     #[error("Not Found")]
     Watch,
 }

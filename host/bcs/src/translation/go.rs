@@ -1,33 +1,35 @@
-//! The types of Go's JSON decoder, as the driver and the scheduler use them.
+//! Types that decode JSON as Go's decoder does in bcs-mesos-driver and the scheduler.
 
 use admittance_admission::Pattern;
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
-/// The maximum number of reported mistakes; a body may have a million of them.
+/// The maximum number of mistakes in a message. A body may have a million mistakes.
 const MAX_REPORTED: usize = 16;
 
-/// The JSON form of a type of a Go program. `null` is accepted for every type, and means its zero value.
+/// A type of a Go program, and the JSON values that Go's decoder accepts for it. `null` is accepted for every type, and
+/// means the type's zero value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Type {
-    /// `string`, and named types based on it.
+    /// The Go type `string`, and named types based on it.
     Text,
-    /// `time.Time`: RFC 3339.
+    /// The Go type `time.Time`, in the format of RFC 3339.
     Time,
-    /// `bool`.
+    /// The Go type `bool`.
     Flag,
-    /// `int`, `int32` or `int64`, and named types based on them. If the scheduler stores a value in 32 bits,
-    /// bcs-mesos-driver truncates larger values; here, larger values are errors.
+    /// The Go types `int`, `int32` and `int64`, and named types based on them. If the scheduler stores a value in 32
+    /// bits, bcs-mesos-driver truncates larger values; here, larger values are errors.
     Integer(Width),
-    /// `float64`.
+    /// The Go type `float64`.
     Number,
-    /// `map[string]string`.
+    /// The Go type `map[string]string`.
     Texts,
-    /// A slice. If its elements are objects, none may be `null`, as `null` in some lists crashes bcs-mesos-driver.
+    /// A slice of Go. If its elements are objects, none of them may be `null`, because `null` in some lists crashes
+    /// bcs-mesos-driver.
     List(&'static Type),
-    /// A struct. Keys without a field are ignored.
+    /// A struct of Go. Keys in JSON that none of its fields has are ignored.
     Struct(&'static [Field]),
-    /// `interface{}`.
+    /// The Go type `interface{}`, for which any JSON value is accepted.
     Any,
 }
 
@@ -39,12 +41,13 @@ pub(crate) enum Width {
     Unsigned64,
 }
 
-/// A field of a struct: its key in JSON, and its type.
+/// A field of a Go struct: its key in JSON, and its type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field(pub(crate) &'static str, pub(crate) Type);
 
 impl Type {
-    /// Checks that the decoder accepts the value. The keys of the value must be spelled as in the type.
+    /// Checks that Go's decoder would accept the value for this type. The keys of the value must be spelled as in the
+    /// type.
     pub(crate) fn accept(&self, value: &Value) -> Result<(), String> {
         let mut found = Vec::new();
         self.check(value, "", &mut found);
@@ -57,9 +60,9 @@ impl Type {
         }
     }
 
-    /// Returns the path of every key of the type, as a pattern.
+    /// Returns the path of every key that a value of this type can have, as a pattern.
     pub(crate) fn patterns(&self) -> Vec<Pattern> {
-        // A test checks that each path is a valid pattern.
+        // Parsing never fails, because a test checks that each path is a valid pattern.
         self.places()
             .iter()
             .filter_map(|text| text.parse().ok())

@@ -1,4 +1,4 @@
-//! Translates messages for applications into the scheduler's `BcsMessage`.
+//! Translates messages to applications into the scheduler's `BcsMessage`.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{
     view::{View, keep_others, members},
 };
 
-/// The message types of clients, and the scheduler's numbers for them.
+/// The types of messages in requests of clients, and the scheduler's numbers for these types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MessageType {
     Local = 1,
@@ -16,7 +16,7 @@ enum MessageType {
     Remote = 4,
 }
 
-/// The keys of `SendMsgOpeParam`.
+/// The keys of a client's message, the type `SendMsgOpeParam` of BCS.
 const READ: [&str; 7] = [
     "name",
     "namespace",
@@ -26,7 +26,7 @@ const READ: [&str; 7] = [
     "msgdata",
     "taskgroupid",
 ];
-/// The optional keys of `BcsMessage`.
+/// The keys that the scheduler's `BcsMessage` may have.
 const OPTIONAL: [&str; 14] = [
     "Local",
     "Sig",
@@ -43,10 +43,11 @@ const OPTIONAL: [&str; 14] = [
     "ResponseCommandTask",
     "TaskStatus",
 ];
-/// The keys of `Msg_Remote` that the driver never sets.
+/// The keys of the scheduler's `Msg_Remote` that bcs-mesos-driver never sets.
 const REMOTE: [&str; 3] = ["Type", "RemoteUser", "RemotePasswd"];
 
-/// Returns the scheduler's `BcsMessage`. Unknown fields are copied, unless the scheduler has a field of that name.
+/// Returns the scheduler's `BcsMessage` for a client's message. Fields that BCS's type of a client's message does not
+/// have are copied, except those whose name is that of a field of `BcsMessage`.
 pub(super) fn message(message: View<'_>) -> Result<Value, Fault> {
     let kind = match message.at("msgtype").text() {
         "local" => MessageType::Local,
@@ -115,7 +116,7 @@ pub(super) fn message(message: View<'_>) -> Result<Value, Fault> {
     Ok(into.into())
 }
 
-/// Returns the number of a signal, which the scheduler stores in 32 bits.
+/// Returns the number of a signal. The scheduler stores it in 32 bits, so a larger number is an error.
 fn signal(value: View<'_>) -> Result<u32, Fault> {
     value
         .value()

@@ -1,4 +1,4 @@
-//! Quantities as Go's `strconv.ParseFloat` parses them.
+//! Parses amounts of resources as `strconv.ParseFloat` of Go does.
 
 /// Parses a decimal or hexadecimal number, such as `1_000` or `0x1p-2`; `None` if the text is not a number.
 pub(super) fn parse(text: &str) -> Option<f64> {
@@ -10,7 +10,7 @@ pub(super) fn parse(text: &str) -> Option<f64> {
     };
     match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         Some(digits) => hexadecimal(digits).map(|number| sign * number),
-        // A second sign is not allowed.
+        // The sign was removed before, so a second sign is a mistake.
         None => digits
             .starts_with(|first: char| first != '-' && first != '+')
             .then(|| digits.parse::<f64>().ok())?
@@ -18,7 +18,8 @@ pub(super) fn parse(text: &str) -> Option<f64> {
     }
 }
 
-/// Removes underscores. Each must be between two digits, or between `0x` and a digit.
+/// Removes the underscores from a number. Each must be between two digits, or between `0x` and a digit; if not, returns
+/// `None`.
 fn without_underscores(text: &str) -> Option<String> {
     if !text.contains('_') {
         return Some(text.to_owned());
@@ -44,10 +45,10 @@ fn without_underscores(text: &str) -> Option<String> {
         .then(|| text.replace('_', ""))
 }
 
-/// The number of digits that are used; further digits are ignored.
+/// The number of hexadecimal digits that are used. Further digits are ignored, because an `f64` cannot hold them.
 const DIGITS: usize = 30;
 
-/// Parses hexadecimal digits with an optional point and a mandatory exponent of 2.
+/// Parses hexadecimal digits with an optional point, and an exponent of 2, which is required.
 fn hexadecimal(text: &str) -> Option<f64> {
     let (digits, exponent) = text.split_once(['p', 'P'])?;
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
@@ -67,7 +68,7 @@ fn hexadecimal(text: &str) -> Option<f64> {
     }
     let dropped = i64::try_from(digits.len() - counted.len()).ok()?;
     let fraction = i64::try_from(fraction.len()).ok()?;
-    // With an exponent beyond this bound, the number is 0 or infinite, whatever its digits are.
+    // If the exponent is beyond this bound, the number is 0 or infinite, whatever its digits are.
     let most = 10_000;
     let written = match (exponent.parse::<i64>(), exponent.starts_with('-')) {
         (Ok(exponent), _) => exponent.clamp(-most, most),

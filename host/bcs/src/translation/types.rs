@@ -1,5 +1,6 @@
-//! The types of bcs-common that the driver decodes: every key in the documented spelling, with the type of its value.
-//! The types come from `rc.go`, `deployment.go`, `daemonset.go`, `meta.go` and `constraint.go` of the package `types`.
+//! The types of bcs-common that bcs-mesos-driver decodes: every key in the documented spelling, with the type of its
+//! value. They come from `rc.go`, `deployment.go`, `daemonset.go`, `meta.go` and `constraint.go` of the package
+//! `types`.
 
 use super::go::{
     Field,
@@ -7,10 +8,10 @@ use super::go::{
     Width::{Signed32, Signed64, Unsigned32, Unsigned64},
 };
 
-/// `TypeMeta`.
+/// BCS's type `TypeMeta`, which every object contains.
 pub(crate) const TYPE_META: Type = Struct(&[Field("apiVersion", Text), Field("kind", Text)]);
 
-/// `ReplicaController`: an application or a process.
+/// BCS's type `ReplicaController`, for applications and processes.
 pub(crate) const REPLICA_CONTROLLER: Type = Struct(&[
     Field("apiVersion", Text),
     Field("kind", Text),
@@ -22,7 +23,7 @@ pub(crate) const REPLICA_CONTROLLER: Type = Struct(&[
     Field("constraint", CONSTRAINT),
 ]);
 
-/// `BcsDeployment`.
+/// BCS's type `BcsDeployment`.
 pub(crate) const DEPLOYMENT: Type = Struct(&[
     Field("apiVersion", Text),
     Field("kind", Text),
@@ -43,7 +44,7 @@ pub(crate) const DEPLOYMENT: Type = Struct(&[
     Field("constraint", CONSTRAINT),
 ]);
 
-/// `BcsDaemonset`.
+/// BCS's type `BcsDaemonset`.
 pub(crate) const DAEMONSET: Type = Struct(&[
     Field("apiVersion", Text),
     Field("kind", Text),
@@ -53,7 +54,7 @@ pub(crate) const DAEMONSET: Type = Struct(&[
     Field("killPolicy", KILL_POLICY),
 ]);
 
-/// `SendMsgOpeParam`.
+/// BCS's type `SendMsgOpeParam`, for a message to an application.
 pub(crate) const MESSAGE: Type = Struct(&[
     Field("name", Text),
     Field("namespace", Text),
@@ -193,7 +194,8 @@ const PROCESS: Type = Struct(&[
     Field("startGracePeriod", Integer(Signed64)),
 ]);
 
-/// The fields of this Go type have no JSON tags; the documentation writes them in lower case.
+/// BCS's type does not declare the keys of these fields in JSON, so they are spelled as in the documentation: in lower
+/// case.
 const URI: Type = Struct(&[
     Field("value", Text),
     Field("user", Text),

@@ -1,4 +1,4 @@
-//! Translates workloads to the scheduler's `Version`.
+//! Translates applications, processes, deployments and daemonsets to the scheduler's `Version`.
 
 use serde_json::{Map, Value, json};
 
@@ -9,10 +9,11 @@ use super::{
 };
 use crate::routes::Kind;
 
-/// A label or annotation whose key contains this text has a list of addresses as its value. Spaces are removed from it.
+/// A part of the keys of labels and annotations whose values are lists of addresses. Spaces are removed from such
+/// values.
 const REQUESTED_ADDRESSES: &str = "io.tencent.bcs.netsvc.requestip.";
 
-/// The namespace of an application without one.
+/// The namespace that an application gets if it has none.
 const DEFAULT_NAMESPACE: &str = "defaultGroup";
 
 /// The keys of a daemonset's `spec` that are translated.
@@ -20,7 +21,8 @@ const DAEMONSET_SPEC: [&str; 3] = ["instance", "selector", "template"];
 /// The keys of a template's `spec` that are translated.
 const POD_SPEC: [&str; 4] = ["containers", "processes", "networkMode", "networkType"];
 
-/// Returns `RunAs`, the namespace. Only an application or process without a namespace gets the default.
+/// Returns `RunAs`, the namespace of an object. If an application or process has no namespace, it is the default
+/// namespace.
 pub(super) fn run_as(kind: Kind, object: View<'_>) -> String {
     match (kind, object.at("metadata").at("namespace").text()) {
         (Kind::Application | Kind::Process, "") => DEFAULT_NAMESPACE.to_owned(),
@@ -28,7 +30,7 @@ pub(super) fn run_as(kind: Kind, object: View<'_>) -> String {
     }
 }
 
-/// Returns the scheduler's `Version` for an object of this kind, without its `raw_json`.
+/// Returns the scheduler's `Version` for an object of this kind, without the field `raw_json`.
 pub(super) fn version(kind: Kind, object: View<'_>) -> Result<Map<String, Value>, Fault> {
     let mut restart_policy = object.at("restartPolicy").object();
     match object.at("restartPolicy").at("policy").text() {
@@ -82,7 +84,8 @@ pub(super) fn version(kind: Kind, object: View<'_>) -> Result<Map<String, Value>
             kind => kind.as_str(),
         },
     }));
-    // Other kinds need no copy of unknown fields, because the scheduler also gets their whole object.
+    // Of the other kinds, the scheduler gets the whole object besides the `Version`, so their unknown fields need no
+    // copy.
     if kind == Kind::Daemonset {
         keep_others(object.at("spec"), &DAEMONSET_SPEC, &mut version, &["raw_json"]);
         keep_others(pod, &POD_SPEC, &mut version, &["raw_json"]);
@@ -90,7 +93,7 @@ pub(super) fn version(kind: Kind, object: View<'_>) -> Result<Map<String, Value>
     Ok(version)
 }
 
-/// Returns `metadata` as the scheduler's `ObjectMeta`, which always has the name and namespace.
+/// Returns `metadata` in the form of the scheduler's `ObjectMeta`, which always contains the name and namespace.
 pub(super) fn object_metadata(kind: Kind, metadata: View<'_>) -> Map<String, Value> {
     let mut into = metadata.object();
     for key in ["name", "namespace"] {
@@ -104,8 +107,8 @@ pub(super) fn object_metadata(kind: Kind, metadata: View<'_>) -> Map<String, Val
     into
 }
 
-/// Returns the template's metadata with the name and namespace of the object. Labels of the object that the template
-/// lacks are added.
+/// Returns the metadata of the template, with the name and namespace of the object. Labels of the object are added if
+/// the template has no label with the same key.
 fn pod_metadata(metadata: View<'_>, template: View<'_>) -> Map<String, Value> {
     let mut into = template.object();
     for key in ["name", "namespace"] {
@@ -121,7 +124,7 @@ fn pod_metadata(metadata: View<'_>, template: View<'_>) -> Map<String, Value> {
     into
 }
 
-/// Returns the labels of the object and of its template. The labels of the template take precedence.
+/// Returns the labels of the object and of its template. If both have the same key, the value of the template is used.
 fn labels(kind: Kind, metadata: View<'_>, template: View<'_>) -> Map<String, Value> {
     let mut into = metadata.at("labels").object();
     into.extend(template.at("labels").object());

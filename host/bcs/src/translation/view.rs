@@ -1,10 +1,10 @@
-//! Reads a value whose types were checked. As in Go, a missing value and `null` count as zero or empty.
+//! Gives access to a JSON value whose types were checked. As in Go, a missing value and `null` count as zero or empty.
 
 use serde_json::{Map, Value};
 
 use admittance_admission::same_key;
 
-/// A part of a checked value; empty if the value does not have the part.
+/// A part of a JSON value whose types were checked; empty if the value has no such part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a>(Option<&'a Value>);
 
@@ -55,7 +55,7 @@ impl<'a> View<'a> {
         self.0.cloned().unwrap_or_default()
     }
 
-    /// Returns the unchanged object, including unknown keys, or an empty object if there is none.
+    /// Returns the object with all keys, including unknown ones; an empty object if there is none.
     pub(super) fn object(self) -> Map<String, Value> {
         self.0.and_then(Value::as_object).cloned().unwrap_or_default()
     }
@@ -63,8 +63,8 @@ impl<'a> View<'a> {
 
 /// Copies to `into` the members of `from` that the translation does not read, and that bcs-mesos-driver would drop.
 ///
-/// Members that the scheduler would read as its own fields are left out: members that `into` already has, and
-/// `optional` members. The scheduler would refuse them, or act on values that the driver has not checked.
+/// Members that the scheduler would read as its own fields are left out: members that `into` has, and members in
+/// `optional`. The scheduler would refuse them, or act on values that the driver has not checked.
 pub(super) fn keep_others(from: View<'_>, read: &[&str], into: &mut Map<String, Value>, optional: &[&str]) {
     let own: Vec<String> = into.keys().cloned().collect();
     let own = || own.iter().map(String::as_str).chain(optional.iter().copied());
@@ -75,7 +75,7 @@ pub(super) fn keep_others(from: View<'_>, read: &[&str], into: &mut Map<String, 
     }
 }
 
-/// Returns the members of an object that `json!` made.
+/// Returns the members of an object that the macro `json!` made.
 pub(super) fn members(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(members) => members,

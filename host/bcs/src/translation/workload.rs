@@ -27,7 +27,7 @@ use super::{
 };
 use crate::routes::{Address, Kind};
 
-/// The keys of `BcsDaemonset`.
+/// The keys of an object of BCS's type `BcsDaemonset`.
 const DAEMONSET: [&str; 6] = [
     "apiVersion",
     "kind",
@@ -36,12 +36,12 @@ const DAEMONSET: [&str; 6] = [
     "restartPolicy",
     "killPolicy",
 ];
-/// The optional keys of `BcsDaemonsetDef`.
+/// The optional keys of the scheduler's `BcsDaemonsetDef`.
 const DAEMONSET_DEF: [&str; 4] = ["creationTimestamp", "labels", "annotations", "clusterName"];
 
-/// Returns the body that the scheduler gets for an object of this kind. `text` is the unchanged object.
+/// Returns the body that the scheduler gets for an object of this kind. `text` is the text of the whole object.
 pub(super) fn workload(kind: Kind, object: View<'_>, text: &RawValue) -> Result<Vec<u8>, Fault> {
-    // Names become parts of the IDs of taskgroups, which are split at dots.
+    // The scheduler makes IDs of taskgroups from the name, and splits them at dots.
     if object.at("metadata").at("name").text().contains('.') {
         return Err(Fault::Name);
     }
@@ -62,7 +62,7 @@ pub(super) fn workload(kind: Kind, object: View<'_>, text: &RawValue) -> Result<
     serde_json::to_vec(&sent).map_err(|error| Fault::Encode(error.to_string()))
 }
 
-/// Returns the values from an object of this kind that go into the scheduler's path.
+/// Returns the values from an object of this kind that the scheduler's path contains.
 pub(super) fn address(kind: Kind, object: View<'_>) -> Address {
     Address {
         namespace: run_as(kind, object),
@@ -71,7 +71,8 @@ pub(super) fn address(kind: Kind, object: View<'_>) -> Address {
     }
 }
 
-/// Returns the scheduler's `DeploymentDef`. A deployment without a template binds an existing application.
+/// Returns the scheduler's `DeploymentDef` for a deployment. A deployment without a template binds an existing
+/// application.
 fn deployment(object: View<'_>) -> Result<Map<String, Value>, Fault> {
     let spec = object.at("spec");
     let mut into = members(json!({"metadata": object_metadata(Kind::Deployment, object.at("metadata"))}));
@@ -91,17 +92,17 @@ fn deployment(object: View<'_>) -> Result<Map<String, Value>, Fault> {
     Ok(into)
 }
 
-/// Returns the scheduler's `BcsDaemonsetDef`, which contains the fields of the metadata directly.
+/// Returns the scheduler's `BcsDaemonsetDef` for a daemonset. The fields of the metadata are direct members of it.
 fn daemonset(object: View<'_>) -> Result<Map<String, Value>, Fault> {
     let mut into = object_metadata(Kind::Daemonset, object.at("metadata"));
-    // A field of this name in the metadata would replace the version.
+    // If the metadata had a field `version`, it would replace the `Version` in the `BcsDaemonsetDef`.
     into.retain(|key, _| !admittance_admission::same_key(key, "version"));
     into.insert("version".to_owned(), version(Kind::Daemonset, object)?.into());
     keep_others(object, &DAEMONSET, &mut into, &DAEMONSET_DEF);
     Ok(into)
 }
 
-/// An object that is written with `raw_json` as its last field.
+/// An object to write, with the whole original object as its last field `raw_json`.
 struct WithOriginal<'a> {
     members: Map<String, Value>,
     original: Option<&'a RawValue>,

@@ -1,4 +1,4 @@
-//! Lists of a node's children that are kept up to date in the background.
+//! Keeps lists of a node's children up to date in the background.
 
 use std::{future::Future, sync::Arc};
 
@@ -9,22 +9,23 @@ use zookeeper_client::{Client, Error};
 
 use super::{NodeWatch, ZooKeeper, ZooKeeperError, check_path, error::AtNode, path::join};
 
-/// The length of the sequence number at the end of a name, padded by ZooKeeper.
+/// The number of digits of the sequence number that ZooKeeper appends to the name of a registered node.
 const SEQUENCE_LENGTH: usize = 10;
 
-/// The children of a node: registered members, or the names of all children.
+/// A list of the children of a node: either of registered members, or of the names of all children.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildList<T> {
-    /// The children: members in the order of their registration, or names in alphabetical order.
+    /// The children of the node: members in the order of their registration, or names in alphabetical order.
     pub children: Vec<T>,
-    /// Whether the list was ever read. Until then it is unknown.
+    /// Whether the children have been read at least once. Until then, they are unknown.
     pub is_read: bool,
-    /// The reason why the list may be stale. The last known children are kept.
+    /// The reason why the list may be out of date. It then contains the last known children.
     pub stale_reason: Option<String>,
 }
 
 pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
-    /// Reads the children with these names. Skips children that were deleted in the meantime.
+    /// Reads the children with these names below `path`. Children that were deleted since they were listed are left
+    /// out.
     fn read(
         client: &Client,
         path: &str,
@@ -34,20 +35,21 @@ pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
 
 /// A registered member: a child whose name ends with a sequence number.
 ///
-/// The last 10 characters of a name are its sequence number, as in BCS. Children with other names are not members.
+/// As in BCS, the sequence number is the last 10 characters of a name. Children whose names do not end with one are not
+/// members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The last part of the node's path.
+    /// The name of the member's node, which is the last part of its path.
     pub name: String,
-    /// The sequence number, which orders members by the time of their registration.
+    /// The sequence number, by which members are sorted: members that registered earlier have smaller numbers.
     pub sequence: i64,
-    /// The data of the node when the list of members last changed.
+    /// The data of the member's node at the time when the list of members was last read.
     pub data: Bytes,
 }
 
 impl Child for Member {
     async fn read(client: &Client, path: &str, names: Vec<String>) -> Result<Vec<Self>, ZooKeeperError> {
-        // All requests are sent before the first response is awaited.
+        // All requests are sent before the first response is awaited, to save time.
         let requests: Vec<_> = in_order(names)
             .into_iter()
             .map(|(sequence, name)| {
@@ -64,7 +66,7 @@ impl Child for Member {
                     sequence,
                     data: data.into(),
                 }),
-                // The node was deleted in the meantime, which fires the watch of the list.
+                // The node was deleted after it was listed. The watch of the list fires, so the list is read again.
                 Err(Error::NoNode) => {}
                 Err(error) => return Err(error).at("reading", &path),
             }
@@ -80,7 +82,7 @@ impl Child for String {
     }
 }
 
-/// Returns the names that end with a sequence number, ordered by that number.
+/// Returns the names that end with a sequence number, sorted by that number.
 fn in_order(names: Vec<String>) -> Vec<(i64, String)> {
     let mut members: Vec<_> = names
         .into_iter()
@@ -90,7 +92,7 @@ fn in_order(names: Vec<String>) -> Vec<(i64, String)> {
     members
 }
 
-/// Returns the number at the end of the name of a registered node.
+/// Returns the sequence number at the end of the name of a registered node; `None` if it has none.
 pub(crate) fn sequence(name: &str) -> Option<i64> {
     let begin = name
         .len()
@@ -99,7 +101,7 @@ pub(crate) fn sequence(name: &str) -> Option<i64> {
     name.get(begin..)?.parse().ok()
 }
 
-/// A list of a node's children. It is kept up to date in the background until this value is dropped.
+/// Follows the children of a node: their list is kept up to date in the background until this value is dropped.
 #[derive(Debug)]
 pub struct Followed<T> {
     list: watch::Receiver<Arc<ChildList<T>>>,
@@ -125,15 +127,16 @@ impl<T: Child> Followed<T> {
         self.list.borrow().clone()
     }
 
-    /// Waits until the list or its state has changed since the last call.
+    /// Waits until the list has changed since the last call, or has become stale.
     pub async fn changed(&mut self) {
         if self.list.changed().await.is_err() {
-            // The task has ended with the runtime, so the list no longer changes.
+            // The task that updates the list has ended with the runtime, so the list no longer changes.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Returns a receiver of the list. The list is kept up to date only until this value is dropped.
+    /// Returns a receiver of the list. The list is kept up to date until `self` is dropped, even if the receiver exists
+    /// longer.
     pub fn receiver(&self) -> watch::Receiver<Arc<ChildList<T>>> {
         self.list.clone()
     }
@@ -161,7 +164,7 @@ async fn follow_session<T: Child>(
     }
 }
 
-/// Publishes the current children, and waits until they change.
+/// Reads the children of a node, publishes them, and waits until they change.
 async fn follow_once<T: Child>(
     client: &Client,
     path: &str,
@@ -172,7 +175,7 @@ async fn follow_once<T: Child>(
             publish(sender, T::read(client, path, names).await?);
             watch
         }
-        // The watch fires when the node is created.
+        // The node does not exist, so its creation is watched.
         Err(Error::NoNode) => {
             let (node, watch) = NodeWatch::node(client, path).await.at("reading", path)?;
             if node.is_some() {

@@ -4,17 +4,17 @@ use crate::zookeeper::Servers;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnsembleConfig {
-    /// The servers, and the root node below which all paths start.
+    /// The servers of the ensemble, and the root node below which all paths start.
     pub servers: Servers,
-    /// The user to whom created nodes belong. Default: none, so everyone may change the nodes.
+    /// The user who may change the nodes that this program creates. Default: none, so everyone may change them.
     pub digest: Option<Digest>,
-    /// The session timeout, after which the ensemble removes a silent session and its ephemeral nodes. The
-    /// ensemble enforces its own bounds. Default: 10 s.
+    /// The time after which the ensemble ends a silent session and removes its ephemeral nodes. The ensemble adjusts it
+    /// to its own bounds. Default: 10 s.
     pub session_timeout: Duration,
 }
 
 impl EnsembleConfig {
-    /// Creates the configuration of an ensemble, with defaults for everything else.
+    /// Creates the configuration of the ensemble with these servers, with default values for all other settings.
     pub fn new(servers: Servers) -> Self {
         Self {
             servers,
@@ -24,9 +24,9 @@ impl EnsembleConfig {
     }
 }
 
-/// A user and a password, for ZooKeeper's scheme `digest`.
+/// A user and a password for authentication in ZooKeeper, by the scheme `digest`.
 #[derive(Clone, PartialEq, Eq, derive_more::Debug)]
-// Leaves out the password, so that it is never logged.
+// The output for debugging leaves out the password, so that it is never logged.
 #[debug("Digest {{ user: {user:?}, .. }}")]
 pub struct Digest {
     user: String,
@@ -34,8 +34,8 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Creates the credentials of a user. The name must not contain a colon, which separates it from the password. Both
-    /// may be empty, as in a BCS that was built without them.
+    /// Creates the user with this name and password. The name must not contain a colon, because a colon separates it
+    /// from the password. Both may be empty, as in a BCS that was built without them.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self {
             user: user.into(),

@@ -1,4 +1,4 @@
-//! The sessions with ZooKeeper.
+//! Opens the sessions with the ensembles of ZooKeeper.
 
 use std::time::SystemTime;
 
@@ -11,9 +11,10 @@ use crate::{metric_names, status::EnsembleStatus};
 
 #[derive(Clone, Debug, Default)]
 pub struct ZooKeeperConfig {
-    /// The cluster's own ensemble, where schedulers register: `sched_regdiscv` of bcs-mesos-driver.
+    /// The cluster's own ensemble, in which schedulers register; `sched_regdiscv` in bcs-mesos-driver's configuration.
     pub cluster: Option<EnsembleConfig>,
-    /// The service ensemble for drivers and gateways: `bcs_zookeeper` of bcs-mesos-driver. Default: the cluster's own.
+    /// The service ensemble, in which drivers and gateways register; `bcs_zookeeper` in bcs-mesos-driver's
+    /// configuration. Default: the cluster's own ensemble.
     pub service: Option<EnsembleConfig>,
 }
 
@@ -21,26 +22,26 @@ pub struct ZooKeeperConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} needs the ensemble `{ensemble}`, which is not configured")]
 pub struct NoEnsemble {
-    /// The setting, such as `upstream.discover`.
+    /// The setting that needs the ensemble, such as `upstream.discover`.
     pub setting: &'static str,
-    /// The missing section of the configuration, such as `zookeeper.cluster`.
+    /// The section of the configuration that is missing, such as `zookeeper.cluster`.
     pub ensemble: &'static str,
 }
 
-/// Sessions with the ensembles. They last as long as any clone of this value, and any discovery or registration that
-/// uses them.
+/// The sessions with the configured ensembles. They last as long as any clone of this value, and any discovery or
+/// registration that uses them.
 #[derive(Clone, Debug, Default)]
 pub struct Ensembles {
     cluster: Option<ZooKeeper>,
-    /// The service ensemble, if it is not the cluster's own.
+    /// The service ensemble; `None` if it is the cluster's own ensemble, or not configured.
     service: Option<ZooKeeper>,
 }
 
 impl Ensembles {
-    /// Starts to connect to these ensembles, and returns at once. Must be called in a tokio runtime.
+    /// Starts to connect to the configured ensembles, and returns at once. Must be called in a tokio runtime.
     pub fn open(config: &ZooKeeperConfig) -> Self {
         let open = |config| ZooKeeper::open(Clone::clone(config));
-        // If both settings name the same ensemble, one session is enough.
+        // If the service ensemble is the cluster's own ensemble, both share one session.
         let of_its_own = config
             .service
             .as_ref()
@@ -55,12 +56,12 @@ impl Ensembles {
         self.cluster.as_ref()
     }
 
-    /// Returns the service ensemble, or else the cluster's own.
+    /// Returns the service ensemble. If none is configured, it is the cluster's own ensemble.
     pub fn service(&self) -> Option<&ZooKeeper> {
         self.service.as_ref().or(self.cluster.as_ref())
     }
 
-    /// Returns each ensemble with its name in the configuration.
+    /// Returns the ensembles that have a session, each with its name in the configuration.
     fn each(&self) -> impl Iterator<Item = (&'static str, &ZooKeeper)> {
         let cluster = self.cluster.as_ref().map(|zookeeper| ("cluster", zookeeper));
         let service = self.service.as_ref().map(|zookeeper| ("service", zookeeper));
@@ -87,7 +88,7 @@ impl Ensembles {
         self.each().map(status).collect()
     }
 
-    /// Keeps the metrics of the sessions up to date, until this future is dropped.
+    /// Updates the metrics of the sessions whenever they change, until this future is dropped.
     pub async fn update_metrics(&self) {
         join_all(self.each().map(async |(ensemble, zookeeper)| {
             let connected = gauge!(metric_names::ZOOKEEPER_CONNECTED, "ensemble" => ensemble);

@@ -10,7 +10,7 @@ pub enum ZooKeeperError {
     NoRoot { servers: Servers },
     #[error("ZooKeeper, {action} {path}: {}", describe(.source))]
     Refused {
-        /// The action that failed, such as `reading` or `creating`.
+        /// The action that failed, as a word before the path in the message, such as `reading` or `creating`.
         action: &'static str,
         path: String,
         source: Error,
@@ -18,7 +18,7 @@ pub enum ZooKeeperError {
 }
 
 impl ZooKeeperError {
-    /// Returns whether the access list of a node forbids the request.
+    /// Returns whether the request was refused because the access list of a node forbids it.
     pub fn is_refused(&self) -> bool {
         matches!(
             self,
@@ -29,7 +29,7 @@ impl ZooKeeperError {
         )
     }
 
-    /// Returns whether the connection failed, so that the request can be retried with a new connection.
+    /// Returns whether the request failed because of the connection, so that it can be retried with a new connection.
     pub fn is_disconnected(&self) -> bool {
         match self {
             Self::Unavailable { .. } => true,
@@ -47,7 +47,7 @@ impl ZooKeeperError {
     }
 }
 
-/// Adds the action and the path of the node to an error.
+/// Converts an error of the client library to a [`ZooKeeperError`] that names the action and the path of the node.
 pub(crate) trait AtNode<T> {
     fn at(self, action: &'static str, path: &str) -> Result<T, ZooKeeperError>;
 }
@@ -62,7 +62,7 @@ impl<T> AtNode<T> for Result<T, Error> {
     }
 }
 
-/// Returns the text of a client error, with a hint if there is one.
+/// Returns the text of an error of the client library, with a hint at the cause if it is a common one.
 pub(super) fn describe(error: &Error) -> String {
     match error {
         Error::NoAuth => {

@@ -1,8 +1,8 @@
-//! Paths of nodes.
+//! Paths of nodes in ZooKeeper.
 
 use std::str::FromStr;
 
-/// The absolute path of a node, such as `/bcs/services/endpoints/scheduler`.
+/// The absolute path of a node in ZooKeeper, such as `/bcs/services/endpoints/scheduler`.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub struct NodePath(String);
 
@@ -18,7 +18,7 @@ impl NodePath {
         &self.0
     }
 
-    /// Returns the path of a node below this one.
+    /// Returns the path of the child of this node with this name.
     pub fn child(&self, name: &str) -> Result<Self, InvalidNodePath> {
         if name.contains('/') {
             return Err(InvalidNodePath {
@@ -46,7 +46,7 @@ impl FromStr for NodePath {
     }
 }
 
-/// Checks a path by the rules of ZooKeeper. The error is a sentence.
+/// Checks whether ZooKeeper allows a path. The error is a sentence that says what is wrong.
 pub fn check_path(path: &str) -> Result<(), &'static str> {
     let Some(rest) = path.strip_prefix('/') else {
         return Err("a ZooKeeper path must begin with `/`");

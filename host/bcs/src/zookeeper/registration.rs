@@ -1,4 +1,4 @@
-//! Registers this program by an ephemeral node.
+//! Registers this program in ZooKeeper by creating an ephemeral node.
 
 mod keeper;
 
@@ -8,19 +8,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::zookeeper::ZooKeeper;
 
-/// An ephemeral node with a sequence number, which ZooKeeper removes with the session.
+/// An ephemeral node with a sequence number. ZooKeeper removes the node when the session ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
-    /// The parent node. It and its ancestors are created if they are missing, as persistent nodes without data.
+    /// The path of the parent node. Missing nodes on this path are created as persistent nodes without data.
     pub parent: String,
-    /// The part of the node's name between the unique prefix and the sequence number: the node is
-    /// `{parent}/_c_{32 hexadecimal digits}-{name}{sequence}`, as BCS names its own.
+    /// The middle part of the node's name. As in BCS, the path of the node is `{parent}/_c_{32 hexadecimal
+    /// digits}-{name}{sequence}`.
     pub name: String,
     pub data: Bytes,
 }
 
-/// Keeps a node registered until this is withdrawn or dropped. Creates it again after the loss of the session, and
-/// within 3 s after it was deleted.
+/// Keeps a node registered until this is withdrawn or dropped. If the session is lost, or the node is deleted, creates
+/// the node again, after a deletion within 3 s.
 #[derive(Debug)]
 pub struct Registered {
     state: watch::Receiver<RegistrationState>,
@@ -39,10 +39,10 @@ pub enum RegistrationState {
     Registered {
         path: String,
     },
-    /// The node is not registered, or its state is unknown.
+    /// The node is not registered, or it is unknown whether it is.
     Missing {
         reason: String,
-        /// Whether an access list forbids the creation.
+        /// Whether the node was not created because an access list forbids it.
         is_refused: bool,
     },
 }
@@ -74,12 +74,12 @@ impl Registered {
         Self { state, wanted, stop }
     }
 
-    /// Sets the data of the node. If the node is created again later, it gets the same data.
+    /// Sets the data of the node. If the node has to be created again later, it gets this data.
     pub fn update(&self, data: Bytes) {
         self.change(|wanted| wanted.data = data);
     }
 
-    /// Creates the node, or removes it, as soon as possible.
+    /// Creates the node if `is_present` is true, or else removes it, as soon as possible.
     pub fn set_present(&self, is_present: bool) {
         self.change(|wanted| wanted.is_present = is_present);
     }
@@ -100,11 +100,12 @@ impl Registered {
         self.state.clone()
     }
 
-    /// Removes the node. Without a response for 2 s, returns and leaves it to disappear with the session.
+    /// Removes the node. If there is no response within 2 s, returns; ZooKeeper then removes the node when the session
+    /// ends.
     pub async fn withdraw(&self) {
         self.stop.cancel();
         let mut states = self.state.clone();
-        // The sender is dropped when the task that keeps the node has ended.
+        // The sender is dropped when the task that keeps the node has ended, which ends the loop.
         while states.changed().await.is_ok() {}
     }
 }

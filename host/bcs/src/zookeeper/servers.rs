@@ -1,4 +1,4 @@
-//! The servers of an ensemble.
+//! The addresses of an ensemble's servers.
 
 use std::{fmt, str::FromStr};
 
@@ -6,26 +6,27 @@ use crate::zookeeper::check_path;
 
 const DEFAULT_PORT: u16 = 2181;
 
-/// One server of an ensemble, written as `host`, `host:port` or `[2001:db8::1]:port`. The default port is 2181.
+/// The address of a server of an ensemble, written as `host`, `host:port` or `[2001:db8::1]:port`. The default port is
+/// 2181.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Server {
     host: String,
     port: u16,
 }
 
-/// At least one server of an ensemble, and the root node below which all paths start.
+/// The addresses of an ensemble's servers, at least one, and the root node below which all paths start.
 ///
 /// As text, this is ZooKeeper's connection string: `10.0.0.1:2181,10.0.0.2:2181`, or `10.0.0.1:2181/below/this/node`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Servers {
     servers: Vec<Server>,
-    /// The root node; `None` if it is `/`.
+    /// The root node below which all paths start; `None` if it is `/`.
     root: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServersError {
-    /// The text names no server.
+    /// The text contains no server.
     #[error("no server is given; write `host:port`, with commas between several")]
     Empty,
     #[error("{text:?} is not a valid ZooKeeper server: {reason}; write `host:port`")]
@@ -35,7 +36,7 @@ pub enum ServersError {
 }
 
 impl Server {
-    /// Returns the host, which is a name or an address. An IPv6 address has no brackets.
+    /// Returns the host name or IP address of the server. An IPv6 address has no brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -46,7 +47,7 @@ impl Server {
 }
 
 impl Servers {
-    /// Creates the list of these servers, with this root node; `/` is the same as `None`.
+    /// Creates a list of servers with a root node. As the root, `/` means `None`.
     pub fn new(
         servers: impl IntoIterator<Item = Server>,
         root: Option<String>,
@@ -69,7 +70,7 @@ impl Servers {
         })
     }
 
-    /// Returns the servers in their given order.
+    /// Returns the servers in the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = &Server> {
         self.servers.iter()
     }

@@ -1,4 +1,4 @@
-//! Keeps a session with an ensemble, and opens a new one when it is lost.
+//! Keeps a session with an ensemble open. When the session is lost, opens a new one.
 
 mod connect;
 
@@ -17,15 +17,16 @@ use zookeeper_client::{Acls, Client, SessionId};
 
 use crate::zookeeper::{EnsembleConfig, Followed, Member, Registered, Registration, Servers, ZooKeeperError};
 
-/// The pause before a retry after an error other than a lost connection.
+/// The pause before a retry if the error was not a lost connection.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The pause before a retry after a lost connection. It is short, because the next request waits for a new connection.
+/// The pause before a retry if the connection was lost. It is short, because the retry first waits for a new
+/// connection.
 pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 /// The longest time that [`ZooKeeper::client`] waits for a session.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An ensemble, with a session that is replaced by a new one when it is lost. Cheap to clone. The session lasts as long
-/// as any clone, and any list or registration that was made with it.
+/// An ensemble with which a session is kept open: when the session is lost, a new one is opened. Cheap to clone. The
+/// session lasts as long as any clone, and any list or registration that was made with it.
 #[derive(Clone, derive_more::Debug)]
 #[debug("ZooKeeper {{ servers: {:?}, state: {:?}, .. }}", shared.servers, shared.states.borrow())]
 pub struct ZooKeeper {
@@ -44,19 +45,20 @@ struct Shared {
 pub enum SessionState {
     Connecting {
         since: Instant,
-        /// The error of the last attempt to open the session, if there was one.
+        /// The error of the last attempt to open a session; `None` during the first attempt.
         reason: Option<String>,
     },
     /// The session exists, and is connected to a server.
     Connected {
         since: Instant,
-        /// The ID of the session, which does not change when the session reconnects.
+        /// The ID of the session, which stays the same when the session connects to another server.
         session: SessionId,
     },
-    /// The connection or the session was lost.
+    /// The session has lost its connection, or has ended.
     Lost {
         since: Instant,
-        /// The reason why the connection was lost, or why the last attempt to reconnect failed.
+        /// The reason why the connection was lost. If an attempt to connect again has failed since, the reason of that
+        /// failure.
         reason: String,
     },
 }
@@ -65,7 +67,7 @@ pub enum SessionState {
 type Connection = Result<Client, String>;
 
 impl SessionState {
-    /// Returns whether requests to ZooKeeper are possible.
+    /// Returns whether the session is connected, so that requests to ZooKeeper are possible.
     pub fn is_connected(&self) -> bool {
         matches!(self, Self::Connected { .. })
     }
@@ -78,7 +80,7 @@ impl SessionState {
         }
     }
 
-    /// Returns the reason why requests to ZooKeeper are not possible, if it is known.
+    /// Returns the reason why there is no connection to ZooKeeper; `None` if there is one, or if the reason is unknown.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Connecting { reason, .. } => reason.as_deref(),
@@ -89,8 +91,8 @@ impl SessionState {
 }
 
 impl ZooKeeper {
-    /// Opens a session with this ensemble. Returns at once, because a task connects to the ensemble. It retries after
-    /// 0.1 s, and later every 2 s. Must be called in a tokio runtime.
+    /// Opens a session with this ensemble. Returns at once: a task connects to the ensemble, and retries after 0.1 s at
+    /// first, and later every 2 s. Must be called in a tokio runtime.
     pub fn open(config: EnsembleConfig) -> Self {
         let servers = config.servers.clone();
         let is_authenticated = config.digest.is_some();
@@ -119,15 +121,15 @@ impl ZooKeeper {
         self.shared.states.borrow().clone()
     }
 
-    /// Returns a receiver of the session's state. Its sender is dropped with the last clone of this.
+    /// Returns a receiver of the session's state. Its sender is dropped with the last clone of this ensemble.
     pub fn states(&self) -> watch::Receiver<SessionState> {
         self.shared.states.clone()
     }
 
-    /// Returns a client of the session. Waits up to 2 s for a session if there is none.
+    /// Returns a client of the current session. If there is no session, waits up to 2 s for one.
     ///
-    /// The client belongs to the current session, so it must not be kept for later tasks. A request that is made while
-    /// the connection is lost waits for as long as the session lasts, so it needs a timeout.
+    /// The client is useless after its session has ended, so it must not be kept for later tasks. A request that is
+    /// made while the connection is lost waits as long as the session lasts, so every request needs a timeout.
     pub async fn client(&self) -> Result<Client, ZooKeeperError> {
         match timeout(CLIENT_TIMEOUT, self.connected(drop)).await {
             Ok(client) => Ok(client),
@@ -135,7 +137,8 @@ impl ZooKeeper {
         }
     }
 
-    /// Returns the access list of created nodes: only the configured user or, without a user, everyone.
+    /// Returns the access list for nodes that this program creates: it allows the configured user, or everyone if none
+    /// is configured.
     pub fn acls(&self) -> Acls<'static> {
         if self.shared.is_authenticated {
             Acls::creator_all()
@@ -144,28 +147,28 @@ impl ZooKeeper {
         }
     }
 
-    /// Follows, in the background, the members that are registered below this node. The node need not exist.
+    /// Follows the members that are registered below the node at this path. The node need not exist.
     pub fn members(&self, path: &str) -> Followed<Member> {
         Followed::start(self.clone(), path)
     }
 
-    /// Follows, in the background, the names of the children of this node. The node need not exist.
+    /// Follows the names of the children of the node at this path. The node need not exist.
     pub fn children(&self, path: &str) -> Followed<String> {
         Followed::start(self.clone(), path)
     }
 
-    /// Keeps a node registered until the result is withdrawn or dropped.
+    /// Creates a node, and keeps it registered until the result is withdrawn or dropped.
     pub fn register(&self, registration: Registration) -> Registered {
         Registered::keep(self.clone(), registration, true)
     }
 
-    /// Registers a node as soon as it [should be present](Registered::set_present).
+    /// Like [`register`](Self::register), but creates the node only when [`set_present`](Registered::set_present)
+    /// requests it.
     pub fn register_later(&self, registration: Registration) -> Registered {
         Registered::keep(self.clone(), registration, false)
     }
 
-    /// Runs `follow` in each session. Reports the errors of `follow` and, while there is no session, the reason for
-    /// that. Never returns.
+    /// Calls `follow` for each session. Reports an error of `follow`, or why there is no session. Never returns.
     pub(crate) async fn in_sessions<F>(
         &self,
         mut report: impl FnMut(ZooKeeperError),
@@ -190,7 +193,8 @@ impl ZooKeeper {
         }
     }
 
-    /// Waits for a session. While there is none, reports the reason whenever it changes.
+    /// Waits until there is a session, and returns its client. Until then, reports why there is none whenever the
+    /// reason changes.
     pub(super) async fn connected(&self, mut report: impl FnMut(ZooKeeperError)) -> Client {
         let mut connection = self.shared.connection.clone();
         loop {
@@ -199,13 +203,13 @@ impl ZooKeeper {
             }
             report(self.unavailable());
             if connection.changed().await.is_err() {
-                // The task has ended with the runtime, so there will be no session.
+                // The task that opens sessions has ended with the runtime, so there will be no session.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Runs a future while there is a connection. Returns `None` if the connection is lost.
+    /// Awaits a future while the session is connected. Returns `None` if the connection is lost first.
     pub(crate) async fn while_connected<T>(&self, action: impl Future<Output = T>) -> Option<T> {
         let mut connection = self.shared.connection.clone();
         tokio::select! {

@@ -1,4 +1,4 @@
-//! Watches that may be dropped.
+//! Watches of nodes that may be dropped at any time.
 
 use std::{
     future::Future,
@@ -11,28 +11,30 @@ use zookeeper_client::{Client, Error, EventType, OneshotWatcher, Stat, WatchedEv
 
 type Event = Pin<Box<dyn Future<Output = WatchedEvent> + Send>>;
 
-/// A future that completes when the node has changed once. An error means that the session has ended. The future may be
-/// dropped.
+/// A watch of a node, as a future: it completes when the node has changed, or with an error when the session has ended.
+/// It may be dropped.
 ///
 /// When a watch of the client library is dropped, the library tells the server to remove it. A server of version 3.4
-/// does not support that request, and closes the connection. So a task holds this watch until it fires or the session
-/// ends. Repeated reads of a node should reuse their watch, so that such tasks do not accumulate.
+/// does not support that request, and closes the connection. So a task holds the library's watch until it fires or the
+/// session ends. If a node is read repeatedly, its watch should be reused, so that such tasks do not accumulate.
 #[derive(derive_more::Debug)]
 #[debug("NodeWatch {{ has_fired: {:?}, .. }}", event.is_none())]
 pub struct NodeWatch {
-    /// `None` once the watch has fired.
+    /// The watch of the client library; `None` if it has fired.
     event: Option<Event>,
     runtime: Handle,
 }
 
 impl NodeWatch {
-    /// Returns a node's child names, and a watch that fires when a child is created or deleted, or the node is deleted.
+    /// Returns the names of a node's children, and a watch that fires when a child is created or deleted, or the node
+    /// is deleted.
     pub async fn children(client: &Client, path: &str) -> Result<(Vec<String>, Self), Error> {
         let (client, path) = (client.clone(), path.to_owned());
         Self::send(async move { client.list_and_watch_children(&path).await }).await
     }
 
-    /// Returns the stat of a node, if it exists, and a watch that fires when it is created, changed or deleted.
+    /// Returns the stat of a node, or `None` if the node does not exist, and a watch that fires when it is created,
+    /// changed or deleted.
     pub async fn node(client: &Client, path: &str) -> Result<(Option<Stat>, Self), Error> {
         let (client, path) = (client.clone(), path.to_owned());
         Self::send(async move { client.check_and_watch_stat(&path).await }).await
@@ -53,8 +55,7 @@ impl NodeWatch {
         self.await
     }
 
-    /// Sends the request in a task of its own. The task holds the client until the response, even if the caller is
-    /// dropped.
+    /// Sends a request in a separate task, which ends only when the response arrives, even if the caller is dropped.
     async fn send<T: Send + 'static>(
         request: impl Future<Output = Result<(T, OneshotWatcher), Error>> + Send + 'static,
     ) -> Result<(T, Self), Error> {
@@ -66,10 +67,10 @@ impl NodeWatch {
                 let event = Some(event);
                 (read, Self { event, runtime })
             });
-            // If the caller was dropped, this drops the watch.
+            // If the caller was dropped, sending fails and the watch is dropped.
             let _ = sender.send(response);
         });
-        // A missing response means that the task has ended with the runtime.
+        // If there is no response, the task has ended with the runtime.
         receiver.await.unwrap_or(Err(Error::ClientClosed))
     }
 }
@@ -79,7 +80,7 @@ impl Future for NodeWatch {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(event) = &mut self.event else {
-            // The event has already been returned.
+            // The result has been returned before, so the future must not be polled again.
             return Poll::Pending;
         };
         let event = ready!(event.as_mut().poll(context));

@@ -292,7 +292,7 @@ async fn nodes_of(user: &str, password: &str) {
 
 /// An old server closes the connection at an operation that it does not support, such as removing a watch.
 #[tokio::test]
-async fn an_old_server_gets_only_operations_that_it_supports() {
+async fn a_store_uses_only_operations_of_zookeeper_3_4() {
     let nodes = Nodes::new(false).await;
     let old = OldServer::before(ensemble::shared()).await;
     let store = nodes.store(EnsembleConfig::new(old.address().parse().unwrap()));

@@ -18,7 +18,7 @@ async fn interrupt(old: &OldServer, zookeeper: &ZooKeeper) {
 }
 
 #[tokio::test]
-async fn only_operations_that_old_servers_support_are_used() {
+async fn sessions_use_only_operations_of_zookeeper_3_4() {
     let parent = "/old/server";
     let client = other_client(shared()).await;
     let old = OldServer::before(shared()).await;

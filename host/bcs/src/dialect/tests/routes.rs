@@ -1,4 +1,4 @@
-//! Tests of the table of routes, and of the requests that it defines.
+//! Tests of the table of routes, and of the requests to the scheduler that the table defines.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ fn every_route_of_the_table_is_found_and_its_target_is_valid() {
     let mut seen = HashSet::new();
     for route in routes() {
         assert!(seen.insert((route.verb, route.path)), "{route:?} is there twice");
-        // Each parameter has its own name as its value.
+        // The request's path has the name of each parameter as the parameter's value.
         let path = format!("{PREFIX}{}", pattern(route.path).replace("{*uri}", "{uri}"))
             .replace('{', "x-")
             .replace('}', "");
@@ -37,7 +37,7 @@ fn every_route_of_the_table_is_found_and_its_target_is_valid() {
         for name in target.parameters() {
             assert!(parameters.contains(&name), "{route:?} has no parameter {name}");
         }
-        // A target that contains a value from the body requires that the body is read.
+        // If the target contains one of these values from the body, the body must be read.
         let of_body = ["{RunAs}", "{ID}", "{Instances}", "{metadata."];
         if of_body.iter().any(|place| call.target.contains(place)) {
             assert!(
@@ -49,10 +49,11 @@ fn every_route_of_the_table_is_found_and_its_target_is_valid() {
 }
 
 #[rustfmt::skip]
-/// Every request in these rows has no body, or a body that is forwarded unchanged.
+/// In each row, the request has no body, or its body is forwarded unchanged.
 #[test]
 fn the_head_of_a_request_without_a_body_determines_how_it_is_forwarded() {
-    // (source, method, path below `/mesosdriver/v4`, method and target of the request to the scheduler)
+    // (source of the expectation, method, path below `/mesosdriver/v4`, expected method and target of the request to the
+    // scheduler)
     for (source, method, path, expected) in [
         ("1.3 applications", "DELETE", "/namespaces/n/applications/a?enforce=1", "DELETE /v1/apps/n/a?enforce=1&kind=application"),
         ("1.3 applications, nothing asked", "DELETE", "/namespaces/n/applications/a", "DELETE /v1/apps/n/a?enforce=&kind=application"),
@@ -130,10 +131,12 @@ fn the_head_of_a_request_without_a_body_determines_how_it_is_forwarded() {
         ("1.3 not present: GET of deployments", "GET", "/namespaces/n/deployments", "405 405: Method Not Allowed POST, PUT"),
         ("1.3 not present", "POST", "/agentsettings/update", "404 404: Page Not Found"),
         ("1.3 not present", "GET", "/", "404 404: Page Not Found"),
-        // An application may be named like a literal segment in a route of another method.
+        // The next two rows: these applications are named `rollback`, although PUT has a route with this segment in
+        // that place.
         ("go-restful chooses among the routes of the method", "DELETE", "/namespaces/n/applications/rollback", "DELETE /v1/apps/n/rollback?enforce=&kind=application"),
         ("go-restful chooses among the routes of the method", "GET", "/namespaces/n/applications/rollback", "GET /v1/apps/n/rollback?kind=application"),
-        // The value of a parameter can neither lead to another route of the scheduler nor add to its query.
+        // The next three rows: the value of a parameter neither leads to another route of the scheduler nor adds to its
+        // query.
         ("here alone", "GET", "/namespaces/n%3F/applications/a%20b%25", "GET /v1/apps/n%3F/a%20b%25?kind=application"),
         ("here alone", "GET", "/namespaces/n/applications/ä", "GET /v1/apps/n/%C3%A4?kind=application"),
         ("here alone", "DELETE", "/namespaces/n/applications/a?enforce=0%26kind%3Dx", "DELETE /v1/apps/n/a?enforce=0%26kind%3Dx&kind=application"),
@@ -148,7 +151,7 @@ fn the_head_of_a_request_without_a_body_determines_how_it_is_forwarded() {
         let head = head(method, &path, &[]);
         let got = describe(forwarding(&head, None).unwrap());
         assert_eq!(got, expected, "{source}: {method} {path}");
-        // The request is the same whether or not the body was read.
+        // The request to the scheduler is the same if the body has been read.
         assert_eq!(describe(translate(&head, &Bytes::from("{}"))), expected, "{source}: {method} {path}");
     }
 }

@@ -26,8 +26,8 @@ fn invalid_bodies_get_the_errors_of_bcs_mesos_driver() {
     let good = r#"{"containers":[{}]}"#;
     let object = |kind: &str, rest: &str| format!(r#"{{"kind":"{kind}","metadata":{{"name":"a","namespace":"n"}}{rest}}}"#);
     let pod = |kind: &str, spec: &str| object(kind, &format!(r#","spec":{{"template":{{"spec":{spec}}}}}"#));
-    // (source, kind of the route, body, code, the message after the program's name; only its beginning if it ends with
-    // `: `)
+    // (source of the expectation, kind of the route, body, expected code, expected message after the program's name, or only
+    // its beginning if it ends with `: `)
     for (source, route, body, code, message) in [
         ("6 wrong kind", "application", object("deployment", ""), 1_405_008, "Kind deployment is invalid".to_owned()),
         ("6 wrong kind", "process", object("application", ""), 1_405_008, "Kind application is invalid".to_owned()),
@@ -87,14 +87,14 @@ fn invalid_bodies_get_the_errors_of_bcs_mesos_driver() {
         let got = value["message"].as_str().unwrap();
         let expected = format!("(bcs-mesos-driver):{message}");
         assert!(got == expected || (message.ends_with(": ") && got.starts_with(&expected)), "{source}: {got}");
-        // The reply is compact, and has these fields in this order, with an empty object for data.
+        // The reply is compact JSON with exactly these fields in this order, and its data is an empty object.
         assert_eq!(text, format!(r#"{{"result":false,"code":{code},"message":{},"data":{{}}}}"#, json!(got)), "{source}");
     }
 }
 
 #[test]
 fn the_error_for_a_name_with_a_dot_is_plain_text() {
-    // The name is checked before the rest of the object.
+    // The name is checked first, so the rest of the object may be invalid.
     for kind in ["application", "process", "deployment", "daemonset"] {
         let body =
             json!({"kind": kind, "metadata": {"name": "a.b"}, "restartPolicy": {"policy": "x"}}).to_string();
@@ -133,7 +133,8 @@ fn a_body_of_a_million_mistakes_gets_a_short_reply() {
 #[rustfmt::skip]
 fn replies_of_the_scheduler_are_passed_on_with_status_200() {
     let refused = |message: &str| format!(r#"{{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!{message}","data":{{}}}}"#);
-    // (source, status, body, the reply to the client, whose status is 200)
+    // (source of the expectation, the scheduler's status, the scheduler's body, expected reply to the client, whose status is
+    // 200)
     for (source, status, body, expected) in [
         ("2.2 created", 200, r#"{"result":true,"code":0,"message":"success","data":null}"#, None),
         ("6 create twice", 200, r#"{"result":false,"code":1405201,"message":"(bcs-scheduler):admission already exist","data":null}"#, None),
@@ -158,12 +159,12 @@ fn replies_of_the_scheduler_are_passed_on_with_status_200() {
             (got, expected) => panic!("{source}: {got:?} instead of {expected:?}"),
         }
     }
-    // Only an empty reply with status 200 means that the scheduler did nothing.
+    // An empty body means that the scheduler did nothing, but only if the status is 200.
     for (status, body, is_unprocessed) in [(200, "", true), (200, "\n", false), (204, "", false), (500, "", false)] {
         let relayed = relay(StatusCode::from_u16(status).unwrap(), body.as_bytes());
         assert_eq!(matches!(relayed, Relay::NotProcessed(_)), is_unprocessed, "{status} {body:?}");
     }
-    // A quotation of the scheduler's reply is shortened even if it is not text.
+    // The quotation of the scheduler's reply is cut, even if the reply is not text.
     let Relay::Reply(response) = relay(StatusCode::BAD_GATEWAY, &[0xff; 5000]) else {
         panic!("it is no JSON")
     };
@@ -203,12 +204,12 @@ fn an_unreachable_scheduler_is_reported_as_bcs_mesos_driver_reports_it() {
     }
 }
 
-/// Hooks run for these requests after the header `BCS-ClusterID` was checked.
+/// Hooks run for these requests only after the header `BCS-ClusterID` was checked.
 #[test]
 #[rustfmt::skip]
 fn hooks_run_for_the_same_requests_as_in_bcs_mesos_driver() {
-    // (source, method, path, BCS-ClusterID, expected result: the operation for which hooks run, `pass` if none run, or
-    // the refusal)
+    // (source of the expectation, method, path, BCS-ClusterID, expected result: the operation for which hooks run, `pass` if
+    // none run, or the refusal)
     for (source, method, path, cluster, expected) in [
         ("6 no call for DELETE", "DELETE", "/namespaces/n/applications/a", CLUSTER, "pass"),
         ("6 no call for GET", "GET", "/namespaces/n/applications/a", CLUSTER, "pass"),
@@ -229,7 +230,8 @@ fn hooks_run_for_the_same_requests_as_in_bcs_mesos_driver() {
         };
         assert_eq!(got, expected, "{source}");
     }
-    // A request to scale has no body, and hooks are only called for objects with a kind.
+    // Hooks are called only for objects with a kind. This request scales an application and has no body, so none are
+    // called.
     let head = head("PUT", &format!("{PREFIX}/namespaces/n/applications/a/scale/3"), &[CLUSTER]);
     assert!(matches!(scheduler().read(&head, &Inspection::new(Operation::Update), &Bytes::new()), Ok(Reading::Nothing)));
 }

@@ -7,16 +7,16 @@ use sha2::{Digest as _, Sha256};
 
 use crate::definition_name::DefinitionName;
 
-/// The maximum length of the readable part of a derived name.
+/// The maximum number of characters from the definition's name that a derived name contains.
 const READABLE: usize = 200;
-/// The number of bytes of the digest that makes derived names unique.
+/// The number of bytes of the digest at the end of a derived name, which makes it unique.
 const DIGEST: usize = 8;
 
-/// Returns the name of the resource of a definition. It is stable, unique for every definition, and valid in
-/// Kubernetes.
+/// Returns the name of the resource that stores a definition. It is always the same for a definition, differs for every
+/// definition, and is valid in Kubernetes.
 ///
-/// In `namespace`, the only namespace that BCS uses, the resource has the same name as with BCS. Unlike Kubernetes, BCS
-/// allows capitals and dots anywhere in a name.
+/// In `namespace`, the only namespace that BCS uses, the resource has the name of the definition, as with BCS, if that
+/// is valid. BCS allows names that Kubernetes does not, with capitals or with dots anywhere.
 pub(super) fn resource_name(definition: &DefinitionName, namespace: &str) -> String {
     if definition.namespace == namespace
         && is_dns_subdomain(&definition.name)
@@ -43,7 +43,8 @@ pub(super) fn resource_name(definition: &DefinitionName, namespace: &str) -> Str
     name
 }
 
-/// Returns whether a name ends like a derived name, and so could be equal to the derived name of another definition.
+/// Returns whether a name ends like a derived name. Such a name could be equal to the name that is derived from another
+/// definition.
 fn is_derived(name: &str) -> bool {
     let end = name.rsplit('-').next().unwrap_or_default();
     end.len() == DIGEST * 2 && end.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -58,7 +59,7 @@ mod tests {
     #[test]
     fn the_name_of_a_resource_is_derived_from_its_definition() {
         let long = "a".repeat(300);
-        // (namespace, name, the expected resource name, or its beginning if it is derived)
+        // (namespace, name, expected name of the resource, or only its beginning if the name is derived)
         let rows = [
             ("bkbcs", "webhook-test", "webhook-test"),
             ("bkbcs", "a.b", "a.b"),
@@ -85,7 +86,7 @@ mod tests {
             );
             assert!(seen.insert(derived.clone()), "{derived} is there twice");
         }
-        // The name of another definition never equals a derived name.
+        // Even if another definition has a derived name as its name, its resource gets a different name.
         for derived in seen.iter().filter(|derived| is_derived(derived)) {
             let name = derived.as_str();
             assert!(!seen.contains(&resource_name(&DefinitionName::new("bkbcs", name), "bkbcs")));

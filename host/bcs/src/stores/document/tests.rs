@@ -9,7 +9,7 @@ fn the_operation_and_kind_that_a_change_adds_are_found() {
     let create = r#"{"resourcesRef":{"operation":"Create","kind":"Application"}}"#;
     let respelled = r#"{"ResourcesRef":{"Kind":"application","Operation":"CREATE"}}"#;
     let update = r#"{"resourcesRef":{"operation":"Update","kind":"Application"}}"#;
-    // (old text, new text, operation and kind that only the new text has)
+    // (text before the change, text after it, expected operation and kind if the change has set them)
     for (before, after, expected) in [
         (None, Some(create), Some(("create", "application"))),
         (None, Some(respelled), Some(("create", "application"))),
@@ -37,7 +37,7 @@ fn the_operation_and_kind_that_a_change_adds_are_found() {
 #[test]
 fn missing_names_of_definitions_are_taken_from_the_node() {
     let place = DefinitionName::new("outer", "name");
-    // (as stored, as read)
+    // (document as stored, document as it is read)
     for (kept, expected) in [
         (
             r#"{"kind":"admissionwebhook","apiVersion":"v4","metadata":{"name":"a","namespace":"b"},"x":1}"#,
@@ -69,7 +69,7 @@ fn missing_names_of_definitions_are_taken_from_the_node() {
 fn nodes_are_read_with_the_defaults_of_bcs() {
     let place = DefinitionName::new("n", "a");
     let named = r#""metadata":{"name":"b","namespace":"m"}"#;
-    // (as stored, as read; `None` if reading does not change the text)
+    // (text as stored, text as it is read, or `None` if reading does not change it)
     for (kept, expected) in [
         (
             format!("{{ \"kind\": \"AdmissionWebhook\", {named}, \"ResourcesRef\": {{}} }}"),

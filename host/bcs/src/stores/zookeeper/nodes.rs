@@ -1,4 +1,4 @@
-//! Reads a consistent snapshot of all definitions' nodes.
+//! Reads the nodes of all definitions as a consistent snapshot.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use crate::{
     zookeeper::{AtNode, NodeWatch, ZooKeeperError},
 };
 
-/// The maximum number of attempts to read all nodes. An attempt fails if a node changes meanwhile.
+/// The maximum number of attempts to read all nodes. An attempt fails if a node changes while the nodes are read.
 const ATTEMPTS: usize = 10;
 
 pub(super) struct Node {
@@ -24,14 +24,14 @@ pub(super) struct Node {
     pub(super) data: Vec<u8>,
 }
 
-/// All nodes at one moment, and watches for changed, created and deleted nodes. The watches also fire when the session
-/// ends.
+/// All nodes of a store at one moment, and watches that fire when a node is changed, created or deleted, or when the
+/// session ends.
 pub(super) struct Snapshot {
     pub(super) nodes: Vec<Node>,
     pub(super) watches: Watches,
 }
 
-/// The watches of a snapshot. Each completes when its node changes.
+/// The watches of a snapshot's nodes. A watch completes when its node changes.
 pub(super) type Watches = FuturesUnordered<Change>;
 
 type Change = Shared<BoxFuture<'static, ()>>;
@@ -43,7 +43,8 @@ enum Watched {
     Data(String),
 }
 
-/// Reads the nodes below a root, and reuses its watches, because an old server cannot remove a watch.
+/// Reads the nodes below a root. The watches are kept for the next read, because a server of ZooKeeper 3.4 cannot
+/// remove a watch.
 #[derive(Debug, Default)]
 pub(super) struct Reader(Mutex<SessionWatches>);
 
@@ -54,10 +55,10 @@ struct SessionWatches {
 }
 
 impl Reader {
-    /// Returns the nodes below `root`; `None` if they change during every attempt.
+    /// Returns the nodes below `root`; `None` if nodes change during every attempt.
     ///
-    /// Every node is watched before it is read. ZooKeeper notifies a client of a change before it answers any later
-    /// request, so the snapshot is consistent if no watch has fired by the last response.
+    /// Every node is watched before it is read. ZooKeeper notifies a client of a change before it replies to any later
+    /// request. So the nodes are consistent if no watch has fired when the last response arrives.
     pub(super) async fn read(&self, client: &Client, root: &str) -> Result<Option<Snapshot>, ZooKeeperError> {
         let mut kept = self.0.lock().await;
         let session = Some(client.session_id());
@@ -65,7 +66,7 @@ impl Reader {
             let watches = HashMap::new();
             *kept = SessionWatches { session, watches };
         }
-        // The sync makes the writes of other drivers visible on this server.
+        // The server may lag behind. After the sync, it has all writes that other drivers have made before.
         client.sync(root).await.at("reading", root)?;
         for _ in 0..ATTEMPTS {
             let is_waiting = |change: &Change| change.clone().now_or_never().is_none();
@@ -79,7 +80,7 @@ impl Reader {
                 continue;
             };
             let used = attempt.used;
-            // The other watches belong to deleted nodes.
+            // Watches that this attempt did not use belong to deleted nodes.
             kept.watches.retain(|watched, _| used.contains(watched));
             let mut watches: Watches = kept.watches.values().cloned().collect();
             if watches.next().now_or_never().is_none() {
@@ -90,7 +91,8 @@ impl Reader {
     }
 }
 
-/// Reads all nodes below this root one after another, without watches. Concurrent changes may or may not be included.
+/// Reads all nodes below this root one after another, without watching them. A change during the read may be included
+/// or not.
 pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<Node>, ZooKeeperError> {
     let mut nodes = Vec::new();
     for namespace in names(client, root).await? {
@@ -111,7 +113,7 @@ pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<Node>, ZooKee
     Ok(nodes)
 }
 
-/// Returns the names of a node's children, or none if the node does not exist.
+/// Returns the names of a node's children; an empty list if the node does not exist.
 async fn names(client: &Client, path: &str) -> Result<Vec<String>, ZooKeeperError> {
     match client.list_children(path).await {
         Ok(names) => Ok(names),
@@ -122,7 +124,7 @@ async fn names(client: &Client, path: &str) -> Result<Vec<String>, ZooKeeperErro
 
 pub(super) async fn first(mut watches: Watches) {
     if watches.next().await.is_none() {
-        // Without a watch, no change is ever noticed.
+        // If nothing is watched, no change is ever noticed.
         std::future::pending::<()>().await;
     }
 }
@@ -134,7 +136,7 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Reads all nodes. Returns `None` if a node is deleted during the read.
+    /// Reads all nodes below a root. Returns `None` if a node is deleted during the read.
     async fn nodes(&mut self, root: &str) -> Result<Option<Vec<Node>>, ZooKeeperError> {
         let watched = Watched::Children(root.to_owned());
         let namespaces = match children(self.client, root, self.is_kept(&watched)).await {
@@ -151,7 +153,8 @@ impl Attempt<'_> {
             }
             Err(error) => return Err(error).at("reading the children of", root),
         };
-        // All requests are sent before the first response is awaited. The responses have the same order.
+        // All requests are sent before the first response is awaited, to save time. The responses arrive in the same
+        // order.
         let lists = namespaces.into_iter().map(|namespace| {
             let path = format!("{root}/{namespace}");
             let is_kept = self.is_kept(&Watched::Children(path.clone()));
@@ -215,7 +218,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Returns the names of the children, and a watch unless they are already watched.
+/// Returns the names of a node's children. Unless they are watched already, also watches them and returns the watch.
 async fn children(
     client: &Client,
     path: &str,
@@ -228,7 +231,7 @@ async fn children(
     Ok((names, Some(watch)))
 }
 
-/// Returns the data of a node, and a watch unless it is already watched.
+/// Returns the data of a node. Unless it is watched already, also watches it and returns the watch.
 async fn data(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<u8>, Option<NodeWatch>), Error> {
     if is_watched {
         return Ok((client.get_data(path).await?.0, None));
@@ -237,7 +240,7 @@ async fn data(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<u8>,
     Ok((data, Some(watch)))
 }
 
-/// Returns whether a node exists, and a watch unless its existence is already watched.
+/// Returns whether a node exists. Unless its existence is watched already, also watches it and returns the watch.
 async fn existence(
     client: &Client,
     path: &str,

@@ -1,4 +1,4 @@
-//! Atomic writes of several nodes.
+//! Writes several nodes in one transaction.
 
 use std::collections::HashSet;
 
@@ -6,16 +6,17 @@ use zookeeper_client::{Acls, Client, CreateMode, MultiWriteError};
 
 use crate::zookeeper::{AtNode, ZooKeeperError};
 
-/// The write of one node. It fails if the node does not have the expected `version`.
+/// The write of one node. It fails if the node's version is not `version`.
 pub(super) struct Write {
     pub(super) path: String,
     pub(super) version: Option<i32>,
-    /// The new data; `None` to delete the node.
+    /// The new data of the node; `None` to delete the node.
     pub(super) data: Option<Vec<u8>>,
 }
 
-/// Makes all writes or none. Transactions of ZooKeeper 3.4 lack the operation with which newer clients create nodes. So
-/// new nodes are created before the transaction, without data, and are not definitions until it is committed.
+/// Makes all of these writes, or none of them. Transactions of ZooKeeper 3.4 lack the operation with which newer
+/// clients create nodes. So new nodes are created before the transaction, without data: they are not definitions until
+/// it is committed.
 pub(super) async fn transact(
     client: &Client,
     writes: &mut [Write],
@@ -59,7 +60,7 @@ pub(super) async fn transact(
     }
     if done.is_err() {
         for path in created {
-            // If the removal fails, an empty node remains, which is not a definition.
+            // If this fails, a node without data remains, which is not a definition.
             let _ = client.delete(&path, Some(0)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! Creates the node, watches it, and removes it.
+//! Creates the node of a registration, watches it, and removes it.
 
 use std::time::Duration;
 
@@ -17,18 +17,18 @@ use crate::zookeeper::{
     NodeWatch, ZooKeeper, ZooKeeperError, check_path, error::AtNode, path::join, session::RECONNECT_PAUSE,
 };
 
-/// The first pause before the node is created again. The pauses double, and half of each is random.
+/// The first pause before a node is created again. Each pause is twice the one before, and half of each is random.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause, which is the usual pause of BCS's own programs.
+/// The longest pause before a node is created again. BCS's own programs usually pause this long.
 const MAX_PAUSE: Duration = Duration::from_secs(3);
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A node whose creation has begun.
+/// A node whose creation was requested.
 struct Node {
     session: SessionId,
-    /// The unique beginning of the node's name.
+    /// The unique prefix of the node's name, by which the node is found if the response to its creation was lost.
     prefix: String,
-    /// The path of the node; `None` until the response to its creation.
+    /// The path of the node; `None` until the response to its creation has arrived.
     path: Option<String>,
     data: Bytes,
 }
@@ -42,7 +42,7 @@ struct Keeper {
     pauses: Backoff,
 }
 
-/// Keeps the node registered until the program stops, and then removes it.
+/// Keeps the node registered until `stop` is cancelled, and then removes it.
 pub(super) async fn keep(
     zookeeper: ZooKeeper,
     registration: Registration,
@@ -91,7 +91,7 @@ impl Keeper {
         }
     }
 
-    /// Keeps the node registered until something fails.
+    /// Keeps the node registered until a request fails, and returns the error.
     async fn in_session(&mut self, client: &Client) -> ZooKeeperError {
         loop {
             if let Err(error) = self.once(client).await {
@@ -100,7 +100,7 @@ impl Keeper {
         }
     }
 
-    /// Creates or finds the node, and waits until it has to be created or written again.
+    /// Creates the node unless it exists, and writes its data. Then waits until it must be created or written again.
     async fn once(&mut self, client: &Client) -> Result<(), ZooKeeperError> {
         if !self.wanted.borrow_and_update().is_present {
             return self.stay_away(client).await;
@@ -140,7 +140,7 @@ impl Keeper {
         }
     }
 
-    /// Removes the node, and waits until it has to exist again.
+    /// Removes the node, and waits until it should exist again.
     async fn stay_away(&mut self, client: &Client) -> Result<(), ZooKeeperError> {
         let node = self.node.as_ref();
         if let Some(node) = node.filter(|node| node.session == client.session_id()) {
@@ -158,7 +158,7 @@ impl Keeper {
                 "withdrawn from ZooKeeper until this driver serves the table that the others serve"
             );
         }
-        // Never fails, because the sender lives as long as this task.
+        // This never fails, because the sender lives as long as this task.
         let _ = self.wanted.changed().await;
         Ok(())
     }
@@ -167,7 +167,7 @@ impl Keeper {
         sleep(self.pauses.after_failure()).await;
     }
 
-    /// Returns the path of the node. Creates the node unless this session has already created it.
+    /// Returns the path of the node. If this session has not created the node yet, creates it.
     async fn path(&mut self, client: &Client) -> Result<String, ZooKeeperError> {
         let session = client.session_id();
         let parent = self.registration.parent.clone();
@@ -176,7 +176,7 @@ impl Keeper {
                 if let Some(path) = &node.path {
                     return Ok(path.clone());
                 }
-                // An earlier attempt may have created the node although its response was lost with the connection.
+                // The node may exist: an earlier attempt to create it may have lost its response with the connection.
                 if let Some(path) = find(client, &parent, &node.prefix).await? {
                     return Ok(node.path.insert(path).clone());
                 }
@@ -184,7 +184,7 @@ impl Keeper {
             }
             _ => self.node.insert(Node {
                 session,
-                // The unique prefix distinguishes the node from the nodes of other attempts.
+                // The prefix is different for each node, so that no other node is taken for this one.
                 prefix: format!("_c_{}-", Uuid::new_v4().simple()),
                 path: None,
                 data: Bytes::new(),
@@ -214,7 +214,7 @@ impl Keeper {
         Ok(node.path.insert(format!("{begin}{sequence}")).clone())
     }
 
-    /// Removes the node, even if its creation was interrupted.
+    /// Removes the node, even if it is unknown whether its creation was completed.
     async fn withdraw(&mut self) {
         let Some(node) = self.node.take() else {
             return;
@@ -299,9 +299,9 @@ fn check(registration: &Registration) -> Result<(), &'static str> {
     check_path(&join(parent, name))
 }
 
-/// Returns the path of the child whose name begins with this prefix.
+/// Returns the path of the child of `parent` whose name begins with this prefix.
 async fn find(client: &Client, parent: &str, prefix: &str) -> Result<Option<String>, ZooKeeperError> {
-    // Without this sync, a server that lags behind may not show the new node yet.
+    // The server may lag behind. After the sync, it shows the node if it exists.
     match client.sync(parent).await {
         Ok(()) => {}
         Err(Error::NoNode) => return Ok(None),

@@ -11,10 +11,10 @@ use zookeeper_client::{Client, Error, SessionState as ClientState};
 use super::{Connection, SessionState};
 use crate::zookeeper::{EnsembleConfig, Server, error::describe};
 
-/// The first pause between two attempts. The pauses double.
+/// The first pause before another attempt to open a session. Each pause is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
-/// The timeout of connecting to a server to find out why it opened no session.
+/// If no session could be opened, the time within which a server must accept a connection that tests it.
 const PROBE: Duration = Duration::from_secs(1);
 
 struct Publisher {
@@ -24,7 +24,7 @@ struct Publisher {
     was_connected: bool,
 }
 
-/// Keeps a session open while this future is polled.
+/// Opens a session, and a new one whenever it ends, as long as this future is polled.
 pub(super) async fn keep(
     config: EnsembleConfig,
     states: watch::Sender<SessionState>,
@@ -55,9 +55,10 @@ pub(super) async fn keep(
 async fn connect(config: &EnsembleConfig) -> Result<Client, Error> {
     let mut connector = Client::connector()
         .with_session_timeout(config.session_timeout)
-        // The client tries each server only once, because this module retries.
+        // After a client has tried each server once, it gives up, because `keep` retries.
         .with_fail_eagerly()
-        // With this version, the client creates nodes with the operation that all versions of ZooKeeper support.
+        // The client takes the servers for this version, so it creates nodes by the operation that all versions of
+        // ZooKeeper have.
         .with_server_version(3, 4, 0);
     if let Some(digest) = &config.digest {
         connector = connector.with_auth("digest", &digest.credentials());
@@ -81,8 +82,7 @@ async fn publish_states(client: Client, publisher: &mut Publisher) -> String {
     }
 }
 
-/// Explains why an attempt opened no session, by connecting to each server. The client itself does not report the
-/// reason.
+/// Connects to each server to find out why no session could be opened, because the client does not report the reason.
 async fn explain(error: &Error, config: &EnsembleConfig) -> String {
     match error {
         Error::NoHosts | Error::Timeout | Error::ConnectionLoss => {
@@ -95,7 +95,7 @@ async fn explain(error: &Error, config: &EnsembleConfig) -> String {
                 .collect();
             let mut reasons = Vec::with_capacity(probes.len());
             for probe in probes {
-                // Fails only if the runtime stops.
+                // This fails only if the runtime stops.
                 reasons.extend(probe.await);
             }
             reasons.join("; ")
@@ -132,7 +132,7 @@ impl Publisher {
 
     fn disconnected(&mut self, reason: String) {
         let before = self.states.borrow().clone();
-        // The latest reason is shown, but with the time at which the connection was lost.
+        // The state has the newest reason, but the time at which the connection was first lost.
         let since = if before.is_connected() {
             Instant::now()
         } else {
