@@ -16,11 +16,11 @@ use crate::{
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CatalogConfig {
-    /// The store for fetched modules. Without a store, every start of the program fetches them again.
+    /// The store that saves fetched modules on disk. Without it, every start of the program fetches them again.
     pub store: Option<Store>,
     pub network: NetworkConfig,
     pub signatures: SignaturePolicy,
-    /// The largest accepted module, in bytes. Default: [`MODULE_SIZE_LIMIT`].
+    /// The maximum size of an accepted module, in bytes. Default: [`MODULE_SIZE_LIMIT`].
     pub size_limit: u64,
 }
 
@@ -35,14 +35,15 @@ impl Default for CatalogConfig {
     }
 }
 
-/// Whether to use the recorded resolution of a reference, or to resolve the reference again.
+/// Whether the catalog uses the digest to which a reference was resolved before, or resolves the reference again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Freshness {
-    /// Uses the recorded resolution if the module is in the store.
+    /// Uses the recorded digest of the reference if the store has its module. Otherwise, resolves the reference.
     PreferRecorded,
-    /// Uses the recorded resolution and fetches nothing. A module that is not in the store is [`Error::NotFetched`].
+    /// Uses the recorded digest of the reference, and fetches nothing. If the store does not have the module, the
+    /// result is [`Error::NotFetched`].
     RecordedOnly,
-    /// Asks the server for the current resolution, unless the reference has a digest, which is already exact.
+    /// Asks the server for the current digest of the reference, unless the reference itself contains a digest.
     Resolve,
 }
 
@@ -60,7 +61,8 @@ pub(crate) struct Inner {
     pub(crate) size_limit: u64,
 }
 
-/// The signature policy's requirement for a module, and the module's source, which selects the requirement.
+/// The requirement of the signature policy for a module, and the source of the module, by which the requirement was
+/// chosen.
 pub(crate) struct Rule<'a> {
     source: Source,
     requirement: &'a Requirement,
@@ -107,7 +109,7 @@ impl Catalog {
             .await
     }
 
-    /// Creates a resolver for the stages that go live together. It resolves each reference once.
+    /// Creates a resolver for stages that go live together, so that each reference is resolved once for all of them.
     pub fn resolver(&self) -> Resolver {
         Resolver::new(self.clone())
     }
@@ -124,11 +126,12 @@ impl Catalog {
         if let Some(bytes) = on_disk(move || stock::module(&stock)).await? {
             let digest = Digest::of(&bytes);
             check_pin(&reference.to_string(), pinned, digest)?;
-            // The module is part of the program, so it needs no signature.
+            // The plugin is part of the program, so its module needs no signature.
             return Ok(FetchedModule::new(bytes, digest).accept_unsigned(reference));
         }
         let rule = inner.rule(reference).await?;
-        // The path with resolved links is read, because it is the path that the policy was applied to.
+        // The file is read through its path without symbolic links, because the signature policy was applied to this
+        // path.
         let source = rule.as_ref().and_then(|rule| rule.source.path());
         let path = source.unwrap_or(path).to_owned();
         let target = {
@@ -202,15 +205,15 @@ impl Inner {
         }
     }
 
-    /// Returns the policy's rule for this module; `None` if the policy is empty. If the policy has rules but none of
-    /// them matches, returns an error.
+    /// Returns the policy's rule for this module; `None` if the policy is empty. Returns an error if the policy has
+    /// rules, but none of them matches.
     pub(crate) async fn rule(&self, reference: &ModuleReference) -> Result<Option<Rule<'_>>, Error> {
         if self.signatures.is_empty() {
             return Ok(None);
         }
         let source = {
             let reference = reference.clone();
-            // This blocks: the path of a file is followed through symbolic links.
+            // Following the symbolic links of a file's path blocks, so it is done on another thread.
             on_disk(move || Source::from_reference(&reference)).await??
         };
         let requirement = self.signatures.requirement(reference, &source)?;
@@ -229,7 +232,7 @@ impl Inner {
         let Some(rule) = rule.filter(|rule| *rule.requirement != Requirement::Unsigned) else {
             return Ok(found.accept_unsigned(reference));
         };
-        // Signatures next to a file are local, so they are always read again.
+        // Signatures of a file are not stored, because they are on the same disk, next to the file.
         let is_file = matches!(reference, ModuleReference::File(_));
         let kept = if is_file {
             None
@@ -246,7 +249,7 @@ impl Inner {
         let gathered = self.gather(reference, rule.source.path(), &found, progress);
         let material = match (gathered.await, refused) {
             (Ok(material), _) => material,
-            // The error about the stored signatures explains more than a network error.
+            // The current signatures cannot be fetched. The error about the stored signatures explains more than that.
             (Err(_), Some(refused)) => return Err(refused.into()),
             (Err(error), None) => return Err(error),
         };
@@ -260,7 +263,8 @@ impl Inner {
         Ok(module)
     }
 
-    /// Accepts the module like [`checked`](Self::checked), but fetches no signatures.
+    /// Accepts the module if it has the required signature, like [`checked`](Self::checked), but without fetching
+    /// signatures.
     pub(crate) async fn checked_offline(
         &self,
         reference: &ModuleReference,
@@ -284,7 +288,7 @@ impl Inner {
         Ok(kept.await?.flatten())
     }
 
-    /// Finds the current signatures. `resolved` is the path of a file with all symbolic links followed.
+    /// Finds the current signatures of a module. `resolved` is the path of the module's file without symbolic links.
     async fn gather(
         &self,
         reference: &ModuleReference,

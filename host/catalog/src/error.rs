@@ -11,7 +11,7 @@ pub enum Error {
     ModuleUnreadable {
         path: PathBuf,
         source: Arc<io::Error>,
-        /// The fix, after a semicolon; empty if it is unknown.
+        /// Advice on how to fix the error, after a semicolon; empty if there is none.
         advice: String,
     },
     #[error(
@@ -19,7 +19,7 @@ pub enum Error {
     )]
     ModuleTooLarge {
         place: String,
-        /// The size in bytes, or a lower bound if the server did not announce the size.
+        /// The size of the module in bytes, or a lower bound if the server did not announce the size.
         size: u64,
         limit: u64,
     },
@@ -51,7 +51,7 @@ pub enum Error {
     #[error("access to {place} was refused {with}: {message}; {advice}")]
     Unauthorized {
         place: String,
-        /// The credentials that were sent, as the end of a clause: the message is "access was refused {with}".
+        /// Ends the clause "access was refused {with}", which tells the credentials that were sent.
         with: String,
         message: String,
         advice: String,
@@ -66,7 +66,7 @@ pub enum Error {
         /// The time that the client waited for the connection or the next bytes.
         waited: Duration,
     },
-    /// The server's certificate is invalid, or the server does not use TLS.
+    /// The TLS connection failed, because the server's certificate is invalid, or because the server does not use TLS.
     #[error("no TLS connection for {place}: {problem}")]
     Tls { place: String, problem: String },
     #[error(
@@ -78,7 +78,7 @@ pub enum Error {
         place: String,
         status: u16,
         message: String,
-        /// The pause that the server requested before a retry (`Retry-After`).
+        /// The pause before a retry that the server requested with `Retry-After`.
         again_after: Option<Duration>,
     },
     #[error("{place}: invalid response: {problem}")]
@@ -94,7 +94,7 @@ pub enum Error {
     },
     #[error("store {path}: {source}{}", store_advice(.source))]
     Store { path: PathBuf, source: Arc<io::Error> },
-    /// Other users can write to the store, and so could replace the native code in it.
+    /// Other users can write to the store, so they could replace the native code in it.
     #[error(
         "store {path}: {problem}; compiled code is read only from a directory that no other user can write (`chmod 700 {path}`)",
         path = path.display()
@@ -127,7 +127,8 @@ impl From<SignatureError> for Error {
 }
 
 impl Error {
-    /// Returns whether a retry may succeed without a change to definitions, as after network errors or a full disk.
+    /// Returns whether a retry may succeed although definitions stay unchanged, for example after a network error or
+    /// when a disk was full.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. }
@@ -150,7 +151,7 @@ fn retry_hint(after: &Option<Duration>) -> String {
     })
 }
 
-/// Returns the advice for a store error with a known cause, or an empty text.
+/// Returns the advice for an error of the store whose cause is known; otherwise an empty text.
 fn store_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

@@ -19,7 +19,7 @@ const ARCHIVE_TYPES: [&str; 2] = [
     "application/vnd.docker.image.rootfs.diff.tar.gzip",
 ];
 
-/// The maximum number of layers that an error lists.
+/// The maximum number of layers that an error about a manifest lists.
 const NAMED_LAYERS: usize = 4;
 
 #[derive(Debug, Deserialize)]
@@ -37,23 +37,24 @@ struct Manifest {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Descriptor {
     pub(crate) media_type: String,
-    /// The digest as text, because not every digest is SHA-256.
+    /// The digest of the layer as text, because a layer may have a digest other than SHA-256.
     pub(crate) digest: String,
     pub(crate) size: u64,
 }
 
-/// The layer that contains the module, with its size in bytes.
+/// The layer of an artifact or image that contains the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layer {
     pub(crate) digest: Digest,
     pub(crate) size: u64,
-    /// Whether the layer is an archive with the module as a file, as in an image of the compat variant:
+    /// Whether the layer is an archive that contains the module as a file, as in an image of the compat variant:
     /// <https://github.com/solo-io/wasm/blob/master/spec/spec-compat.md>.
     pub(crate) is_archive: bool,
 }
 
 impl Layer {
-    /// Finds the only module in the manifest, or else the last layer of an image. Any error lists the layers.
+    /// Finds the layer with the module: the only module in the manifest, or else the last layer of an image. Any error
+    /// lists the layers.
     pub(crate) fn of_manifest(reference: &OciReference, bytes: &[u8]) -> Result<Self, Error> {
         module_of(bytes).map_err(|found| not_an_artifact(reference, found))
     }
@@ -161,7 +162,7 @@ mod tests {
             (manifest(&[layer(ARCHIVE_TYPES[0])]), archive),
             (manifest(&[tar.clone(), layer(ARCHIVE_TYPES[1])]), archive),
             (manifest(&[layer(ARCHIVE_TYPES[0]), layer(WASM_TYPE)]), module),
-            // Other layers, such as a readme, are ignored.
+            // Layers that are not modules, such as a readme, are ignored.
             (manifest(&[layer("text/markdown"), layer(WASM_TYPE)]), module),
             (manifest(&[layer(WASM_TYPE), layer(WASM_TYPE)]), Err("2 modules")),
             (

@@ -13,7 +13,7 @@ use crate::{
 /// The default size limit of a module: 32 MiB, far more than a hook needs.
 pub const MODULE_SIZE_LIMIT: u64 = 32 << 20;
 
-/// A checked module: it has the digest that the definition names, and the required signature. Only a
+/// A module that was checked: it has the digest that the definition names, and the required signature. Only a
 /// [`Catalog`](crate::Catalog) creates modules.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Module {{ reference: {reference:?}, digest: {:?}, verified: {verified:?}, .. }}", found.digest)]
@@ -21,11 +21,11 @@ pub struct Module {
     pub(crate) reference: ModuleReference,
     pub(crate) found: FetchedModule,
     verified: Verified,
-    /// The data that the signature was checked with; `None` if no signature was required.
+    /// The signatures with which the module was checked; `None` if no signature was required.
     pub(crate) material: Option<Arc<Material>>,
 }
 
-/// A module with a checked digest, whose signature is not yet checked.
+/// A module whose digest was checked, but not yet its signature.
 #[derive(Clone, Debug)]
 pub(crate) struct FetchedModule {
     pub(crate) bytes: Bytes,
@@ -43,7 +43,7 @@ impl FetchedModule {
         }
     }
 
-    /// Accepts the module without a signature, because the policy requires none.
+    /// Accepts the module without checking a signature, because the policy requires none.
     pub(crate) fn accept_unsigned(self, reference: &ModuleReference) -> Module {
         Module {
             reference: reference.clone(),
@@ -53,7 +53,7 @@ impl FetchedModule {
         }
     }
 
-    /// Accepts the module if one of these signatures satisfies the requirement.
+    /// Accepts the module if one of these signatures satisfies the policy's requirement.
     pub(crate) fn verified(
         &self,
         reference: &ModuleReference,
@@ -80,7 +80,8 @@ impl Module {
         &self.reference
     }
 
-    /// Returns the module's bytes, which are not yet validated as a component.
+    /// Returns the bytes of the module, which may be no valid component, because only digest and signature were
+    /// checked.
     pub fn bytes(&self) -> &Bytes {
         &self.found.bytes
     }
@@ -113,7 +114,7 @@ pub(crate) fn read_file(path: &Path, limit: u64) -> Result<(Bytes, Digest), Erro
     }
 }
 
-/// Returns the advice for a module that cannot be read, or an empty text.
+/// Returns advice about a module that cannot be read from this path; an empty text if there is none.
 fn advice(path: &Path) -> String {
     let beside: Vec<_> = path
         .parent()

@@ -16,11 +16,12 @@ pub struct NetworkConfig {
     pub docker_config: Option<PathBuf>,
     /// The registries that may be used without TLS, as `host` or `host:port`. Loopback addresses need not be listed.
     pub insecure_registries: Vec<String>,
-    /// The longest time for which a server may send nothing. Default: 30 s.
+    /// The maximum time for which a server may send nothing while a response is expected. Default: 30 s.
     pub read_timeout: Duration,
-    /// The maximum number of attempts, at least 1; attempts that make progress do not count. Default: 5.
+    /// The maximum number of attempts to fetch a module, at least 1. Attempts that make progress do not count. Default:
+    /// 5.
     pub attempts: usize,
-    /// The pause before the second attempt; each further pause is twice as long. Default: 0.5 s.
+    /// The pause before the second attempt to fetch a module; each further pause is twice as long. Default: 0.5 s.
     pub first_pause: Duration,
 }
 
@@ -38,18 +39,18 @@ impl Default for NetworkConfig {
     }
 }
 
-/// The progress of a fetch or a push. The variants are in the order in which they are reported. Nothing is reported for
-/// a module that is already in the store.
+/// The progress of a fetch or a push. The variants are in the order in which they are reported. If a module is in the
+/// store, nothing is reported.
 #[derive(Clone, Debug)]
 pub enum FetchProgress {
-    /// The transfer starts. This is reported again after each [`Retrying`](Self::Retrying).
+    /// The transfer of the module starts. It starts again after each [`Retrying`](Self::Retrying).
     Started {
         /// The reference of the module, as the operator wrote it.
         reference: String,
-        /// The size in bytes, if the server sends it.
+        /// The size of the module in bytes, if the server sends it.
         total: Option<u64>,
     },
-    /// More bytes were transferred. `bytes` includes the bytes of earlier attempts.
+    /// More bytes of the module were transferred. `bytes` includes the bytes of earlier attempts.
     Received { bytes: u64 },
     /// An attempt failed, and the next one starts after a pause.
     Retrying { after: Duration, error: Error },
@@ -57,5 +58,6 @@ pub enum FetchProgress {
     Finished,
 }
 
-/// A progress callback. It must not block, because the fetching task calls it.
+/// A function that is called with the progress of a fetch or push. It must not block, because the fetching task calls
+/// it.
 pub type OnProgress<'a> = &'a (dyn Fn(FetchProgress) + Send + Sync);

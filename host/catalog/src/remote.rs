@@ -1,4 +1,4 @@
-//! Modules from servers and registries.
+//! Obtains modules from servers and registries.
 
 mod artifact;
 mod authorization;
@@ -78,7 +78,8 @@ impl Remote {
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Once<K, V> {
-    /// Joins a concurrent call with this key, or else runs `find`. The result is not stored for later calls.
+    /// If a call with this key is running, waits for its result; otherwise runs `find`. The result is shared only with
+    /// calls that run at the same time.
     async fn share(&self, key: K, find: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
         let find = async {
             let found = find.await;
@@ -126,14 +127,14 @@ struct Fetch<'a> {
     progress: OnProgress<'a>,
 }
 
-/// A stored module, and the recorded resolution of its reference.
+/// The stored module of a reference, and the record of the digest to which the reference was resolved.
 type Recorded = Option<(FetchedModule, Resolution)>;
 
 impl Fetch<'_> {
-    /// Finds the module by the recorded resolution, or by a new one.
+    /// Finds the module of the reference, by the recorded digest of the reference or by resolving it again.
     async fn find(&self, freshness: Freshness) -> Result<FetchedModule, Error> {
         let recorded = self.recorded().await?;
-        // A digest always names the same module, so it is never resolved again.
+        // A reference with a digest always means the same module, so it is not resolved again.
         let is_fixed = self.pinned.is_some()
             || matches!(self.reference, ModuleReference::Oci(artifact) if artifact.digest().is_some());
         if let Some((found, _)) = &recorded
@@ -149,13 +150,14 @@ impl Fetch<'_> {
         }
     }
 
-    /// Returns the stored module if the signatures that were stored with it satisfy the policy.
+    /// Returns the stored module of the reference if the signatures that were stored with it satisfy the policy.
     async fn stored(&self) -> Result<Module, Error> {
         let Some((found, _)) = self.recorded().await? else {
             return Err(self.not_fetched());
         };
         match self.inner.checked_offline(self.reference, found).await {
-            // The module may have been signed since it was fetched, so fetching it again may help.
+            // The module may have been signed after it was fetched, so the error tells the caller that fetching it may
+            // help.
             Err(Error::Signature(_)) => Err(self.not_fetched()),
             checked => checked,
         }
@@ -184,7 +186,7 @@ impl Fetch<'_> {
         Ok(kept.await?.flatten())
     }
 
-    /// Records the new resolution of the reference.
+    /// Records to which module the reference was resolved.
     async fn record(&self, found: &FetchedModule, validator: Option<String>) -> Result<(), Error> {
         let manifest = found.manifest.as_ref();
         self.keep_resolution(Resolution {
@@ -196,7 +198,7 @@ impl Fetch<'_> {
         .await
     }
 
-    /// Records the time at which the resolution was confirmed. An error loses only this time, so it is only logged.
+    /// Records that the resolution was confirmed now. If this fails, only the time is lost, so the error is logged.
     async fn record_again(&self, resolution: Resolution) {
         let resolution = Resolution {
             resolved: Moment::now().0,

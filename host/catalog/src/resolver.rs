@@ -6,7 +6,8 @@ use tokio::sync::OnceCell;
 
 use crate::{Catalog, Digest, Error, Freshness, Module, ModuleReference, OnProgress};
 
-/// Resolves each reference once, and reads each file once, so that stages that go live together get the same version.
+/// Resolves each reference once, and reads each file once, so that stages that go live together get the same version of
+/// a module.
 #[derive(Debug)]
 pub struct Resolver {
     catalog: Catalog,
@@ -14,8 +15,8 @@ pub struct Resolver {
     files: Files,
 }
 
-/// The content of each file. The key is the path with all symbolic links followed, because two references may name one
-/// file.
+/// The content of each file that was read. The key is the path without symbolic links, because two references may name
+/// one file.
 pub(crate) type Files = Once<PathBuf, (Bytes, Digest)>;
 
 impl Resolver {
@@ -31,7 +32,8 @@ impl Resolver {
         &self.catalog
     }
 
-    /// Obtains a module like [`Catalog::obtain`]. Later calls return the first result, even if it is an error.
+    /// Obtains a module like [`Catalog::obtain`]. Later calls for the same reference return the result of the first
+    /// call, even if it is an error.
     ///
     /// # Errors
     ///
@@ -61,7 +63,7 @@ impl Resolver {
     }
 }
 
-/// Runs one task for each key. All callers with this key share the task's result, even if it is an error.
+/// Runs one task for each key. All callers with the same key get the task's result, even if it is an error.
 #[derive(Debug)]
 pub(crate) struct Once<K, V>(pub(crate) Mutex<HashMap<K, Cell<V>>>);
 

@@ -1,4 +1,4 @@
-//! The stock plugins, which are embedded in a released program.
+//! The stock plugins, whose modules are embedded in a released program.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use crate::ModuleReference;
 
 /// The names of the stock plugins, and their modules, compressed with gzip.
 ///
-/// `cargo task release` compresses the modules and passes their directory in `ADMITTANCE_STOCK`.
+/// `cargo task release` compresses the modules, and passes their directory in `ADMITTANCE_STOCK` to this build.
 #[cfg(feature = "stock")]
 const PLUGINS: [(&str, &[u8]); 4] = [
     (
@@ -36,14 +36,15 @@ const PLUGINS: [(&str, &[u8]); 4] = [
 #[cfg(not(feature = "stock"))]
 const PLUGINS: [(&str, &[u8]); 0] = [];
 
-/// Returns whether the reference names an embedded stock plugin, even if a file with that path takes precedence.
+/// Returns whether the program contains the stock plugin that the reference names. A file at that path may nevertheless
+/// take precedence.
 pub fn is_in_program(reference: &ModuleReference) -> bool {
     reference
         .stock_name()
         .is_some_and(|name| compressed(&PLUGINS, &name).is_some())
 }
 
-/// Returns the module of an embedded stock plugin, unless a file takes precedence.
+/// Returns the module of a stock plugin if the program contains it and no file is at the path of the reference.
 pub(crate) fn module(reference: &ModuleReference) -> Option<Bytes> {
     module_among(&PLUGINS, reference)
 }
@@ -65,8 +66,8 @@ fn compressed(plugins: &[(&str, &'static [u8])], name: &str) -> Option<&'static 
     found.next().map(|(_, module)| *module)
 }
 
-/// Returns advice about an unreadable module if its path names a stock plugin; otherwise an empty text. `beside` are the
-/// files in its directory.
+/// Returns advice about an unreadable module if its path names a stock plugin; otherwise an empty text. `beside` are
+/// the files in the directory of the path.
 pub(crate) fn advice(path: &Path, beside: &[PathBuf]) -> String {
     let Some(name) = ModuleReference::File(path.to_owned()).stock_name() else {
         return String::new();
@@ -123,7 +124,8 @@ mod tests {
         }
     }
 
-    /// The plugins are embedded only in a build with the feature `stock`, such as `cargo task release` makes.
+    /// Only a build with the feature `stock`, which `cargo task release` makes, contains plugins that this test can
+    /// decompress.
     #[cfg(feature = "stock")]
     #[test]
     fn every_embedded_module_can_be_decompressed() {

@@ -28,8 +28,8 @@ use resolution::name_with;
 /// programs may share one directory.
 ///
 /// Compiled forms run as native code. Therefore the directory must belong to the user and must not be writable by
-/// others, every write is atomic, and each entry is checked against its digest whenever it is read. A read-only store
-/// still serves its entries.
+/// others, every write is atomic, and each entry is checked against its digest whenever it is read. If the directory is
+/// read-only, entries can be read but not added.
 #[derive(Clone, Debug)]
 pub struct Store {
     directory: PathBuf,
@@ -51,16 +51,17 @@ impl CompiledKey {
     }
 }
 
-/// The kinds of entries, each with its own directory.
+/// The kinds of entries in the store. Each kind has its own directory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
-    /// Modules, unchanged, named by their digests.
+    /// Modules, whose bytes are stored unchanged. An entry is named by the module's digest.
     Module,
-    /// Compiled forms, named by their keys. Each ends with its own digest.
+    /// Compiled forms. An entry is named by its key, and ends with a digest of its content.
     Compiled,
-    /// Resolutions, named by the digests of their references. Each begins with a digest of its content.
+    /// Resolutions of references. An entry is named by the reference's digest, and begins with a digest of its content.
     Resolution,
-    /// Signature material, named by reference and module digest. Each entry begins with a digest of its content.
+    /// Signatures of modules. An entry is named by reference and module digest, and begins with a digest of its
+    /// content.
     Signature,
     Partial,
     Temporary,
@@ -69,30 +70,31 @@ pub(crate) enum Kind {
 keywords!(Kind, "kind of entry": Module = "modules", Compiled = "compiled", Resolution = "resolved",
     Signature = "signatures", Partial = "partial", Temporary = "temporary");
 
-/// A compiled form from the store, already checked against its digest.
+/// A compiled form that was read from the store and checked against its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompiledForm {
     pub code: CompiledCode,
-    /// The header that was stored with the native code.
+    /// The header that the sandbox stored with the native code.
     pub header: Vec<u8>,
 }
 
 /// The native code of a compiled form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompiledCode {
-    /// The path of a file that begins with the code and can be mapped into memory. Processes with the same store share
-    /// the mapped pages, and unused pages take no memory.
+    /// The path of a file that begins with the code and can be mapped into memory. Processes that map the file share
+    /// its pages, and unused pages take no memory.
     File(PathBuf),
-    /// The code itself, if files of this store cannot be mapped safely.
+    /// The code itself, because files of this store cannot be mapped safely.
     Memory(Vec<u8>),
 }
 
-/// Marks an entry that contains its own digest. Except in compiled forms, the entry begins with this mark, and the
-/// digest of the rest follows.
+/// Marks an entry of the store that contains its own digest. In compiled forms, the mark is at the end. Other entries
+/// begin with it, and a digest of the rest follows.
 const MAGIC: &[u8; 8] = b"admstr01";
 const HEADER: usize = MAGIC.len() + 32;
 
-/// The size of the end of a compiled form: the code's size, the digest of all earlier bytes, and [`MAGIC`].
+/// The number of bytes at the end of a compiled form for the code's size, the digest of all bytes before it, and
+/// [`MAGIC`].
 const TRAILER: usize = 8 + HEADER;
 
 /// A partial download is removed if it was not resumed for this time.
@@ -111,7 +113,7 @@ impl Store {
         let store = Self { directory, maps_code };
         for kind in Kind::ALL {
             match private_directory(&store.directory_of(kind)) {
-                // A read-only store still serves its entries.
+                // The store may be read-only, because its entries can nevertheless be read.
                 Err(Error::Store { source, .. }) if is_unwritable(&source) => {}
                 opened => opened?,
             }
@@ -124,7 +126,8 @@ impl Store {
         &self.directory
     }
 
-    /// Returns whether compiled code can be mapped into memory: the store is on a local disk that allows execution.
+    /// Returns whether compiled code can be mapped into memory. This needs a store on a local disk that allows
+    /// execution.
     pub fn maps_code(&self) -> bool {
         self.maps_code
     }
@@ -182,7 +185,8 @@ impl Store {
         if let Some(material) = &module.material {
             self.keep_material(&module.reference, digest, material)?;
         }
-        // An existing file of the same size is left as it is, because each read checks the content.
+        // If there is a file of the same size, it is not written again. If its content is damaged, the next read will
+        // notice.
         let path = self.path(Kind::Module, digest);
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) {
             mark_as_used(&path);
@@ -195,7 +199,8 @@ impl Store {
         self.write(&self.path(Kind::Module, digest), &[bytes])
     }
 
-    /// Reads the signature material of a module by this reference. A damaged entry is removed and counts as missing.
+    /// Reads the signatures that were stored for a module of this reference. If the entry is damaged, it is removed and
+    /// counts as missing.
     pub(crate) fn material(&self, reference: &ModuleReference, module: Digest) -> Option<Material> {
         serde_json::from_slice(&self.sealed(Kind::Signature, name_with(reference, module))?).ok()
     }
@@ -232,15 +237,15 @@ impl Store {
         )
     }
 
-    /// Writes an entry to a temporary file, and renames the file. The file is locked during the write, so that the
-    /// sweep of another program recognises files of killed programs: they are unlocked. Neither process IDs nor ages
-    /// would do: an ID may be reused after a restart or in another container, and a clock may jump.
+    /// Writes an entry to a temporary file, and renames the file. The file is locked during the write. Files of killed
+    /// programs are not locked, so the sweep of another program can recognise and remove them. Process IDs or ages
+    /// would not suffice: an ID may be reused after a restart or in another container, and a clock may jump.
     fn write(&self, path: &Path, parts: &[&[u8]]) -> Result<(), Error> {
         let write = || -> io::Result<()> {
             let file = loop {
                 let file = tempfile::NamedTempFile::new_in(self.directory_of(Kind::Temporary))?;
                 file.as_file().lock()?;
-                // The sweep of another program may have removed the file before it was locked.
+                // If the sweep of another program has removed the file before it was locked, another file is created.
                 if is_linked(file.as_file(), file.path())? {
                     break file;
                 }
@@ -300,7 +305,8 @@ fn warn_unless_missing(path: &Path, error: &io::Error) {
     }
 }
 
-/// Reads a compiled form, without its code if the path `mapped` can be mapped instead. `None` if the file is damaged.
+/// Reads a compiled form; returns `None` if the file is damaged. The code is not read if the path `mapped` is given, at
+/// which the file can be mapped instead.
 fn compiled_form(file: &File, mapped: Option<&PathBuf>) -> io::Result<Option<CompiledForm>> {
     let mut trailer = [0; TRAILER];
     let Some(end) = file.metadata()?.len().checked_sub(TRAILER as u64) else {
@@ -327,7 +333,8 @@ fn compiled_form(file: &File, mapped: Option<&PathBuf>) -> io::Result<Option<Com
     }))
 }
 
-/// Updates the modification time for pruning. A read-only store cannot be pruned either, so errors are ignored.
+/// Marks a file as used now, because pruning removes the least recently used ones. Errors are ignored, because a store
+/// that cannot be written is not pruned.
 fn mark_as_used(path: &Path) {
     let _ = file::open(path).and_then(|file| file.set_modified(Moment::now().0));
 }
@@ -339,7 +346,7 @@ fn remove_damaged(path: &Path) {
 
 /// Removes a file unless another program has locked it.
 fn remove_unlocked(path: &Path) {
-    // The lock lasts until the file is removed.
+    // The lock is held until the file is removed.
     if let Ok(file) = file::open(path)
         && file.try_lock().is_ok()
     {
@@ -355,7 +362,7 @@ fn files_in(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
         .map(|entry| entry.path())
 }
 
-/// Returns whether the path still leads to the opened file.
+/// Returns whether the path still leads to the file that was opened there.
 pub(crate) fn is_linked(file: &File, path: &Path) -> io::Result<bool> {
     let open = file.metadata()?;
     match fs::metadata(path) {
@@ -372,7 +379,7 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a private directory, or checks that an existing one is private.
+/// Creates a directory that is private to this user, or checks that an existing one is private.
 fn private_directory(path: &Path) -> Result<(), Error> {
     DirBuilder::new()
         .recursive(true)

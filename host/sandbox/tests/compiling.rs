@@ -67,7 +67,7 @@ fn children() -> usize {
     let me = std::process::id().to_string();
     let is_mine = |entry: io::Result<fs::DirEntry>| {
         let stat = fs::read_to_string(entry.ok()?.path().join("stat")).ok()?;
-        // In `/proc/PID/stat`, the state and the parent follow the name in parentheses.
+        // The file `/proc/PID/stat` contains the state and the parent of a process after its name in parentheses.
         let mut rest = stat.rsplit_once(')')?.1.split_whitespace();
         let (state, parent) = (rest.next()?, rest.next()?);
         (parent == me && state != "Z").then_some(())
@@ -75,10 +75,10 @@ fn children() -> usize {
     fs::read_dir("/proc").unwrap().filter_map(is_mine).count()
 }
 
-/// All checks are in one test, because it counts the child processes of the whole test program.
+/// One test contains all checks, because it counts the child processes of the whole test program.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compiler_is_stopped_at_its_limits() {
-    // This function of 1.4 MB exceeds the memory limit.
+    // This function of 1.4 MB takes more memory than the limit.
     let error = refusal(
         &sandbox(64 << 20, Duration::from_secs(600)),
         multiplying(1, 200_000),
@@ -88,7 +88,7 @@ async fn a_compiler_is_stopped_at_its_limits() {
         matches!(&error, Error::CompileLimit(what) if what == "67108864 bytes of memory"),
         "{error}"
     );
-    // These 4 MB of code exceed the time limit.
+    // These 4 MB of functions take more processor time than the limit.
     let error = refusal(&sandbox(8 << 30, Duration::from_secs(1)), multiplying(200, 3_000)).await;
     assert!(
         matches!(&error, Error::CompileLimit(what) if what == "1 s of processor time"),
@@ -96,7 +96,7 @@ async fn a_compiler_is_stopped_at_its_limits() {
     );
     assert_eq!(children(), 0);
 
-    // Dropping the future kills the compiler.
+    // If the future is dropped, the compiler is killed.
     let patient = sandbox(8 << 30, Duration::from_secs(600));
     let work = tokio::spawn(async move { refusal(&patient, multiplying(200, 3_000)).await });
     until(|| children() == 1).await;
@@ -104,7 +104,7 @@ async fn a_compiler_is_stopped_at_its_limits() {
     until(|| children() == 0).await;
     assert!(work.await.unwrap_err().is_cancelled());
 
-    // The compiler exits when its parent dies, because the pipe closes.
+    // If its parent dies, the compiler exits, because the pipe closes.
     let module = multiplying(200, 3_000);
     let job = format!(
         r#"{{"size":{},"memory":8589934592,"cpuSeconds":600,"effort":"full","inBackground":true}}"#,

@@ -20,7 +20,7 @@ use crate::{
 const IN_ARCHIVE: &str = "plugin.wasm";
 
 impl Fetch<'_> {
-    /// Obtains the module of an artifact. If the store has the module, only the manifest is fetched.
+    /// Obtains the module of an artifact in a registry. If the store has the module, only the manifest is fetched.
     pub(super) async fn oci(
         &self,
         artifact: &OciReference,
@@ -96,8 +96,8 @@ impl Fetch<'_> {
 }
 
 impl Fetch<'_> {
-    /// Fetches an archive layer and unpacks the module. Such images are small, so a broken download starts again from
-    /// the first byte.
+    /// Fetches an archive layer and unpacks the module. Images with such layers are small, so a broken download starts
+    /// again from the first byte.
     async fn unpacked(&self, repository: &Repository<'_>, layer: Layer) -> Result<Bytes, Error> {
         let place = self.reference.to_string();
         let limit = self.inner.size_limit;
@@ -131,8 +131,8 @@ impl Fetch<'_> {
     }
 }
 
-/// Extracts the module from an archive, or returns its size if that exceeds the limit. The files before the module in
-/// the archive may together have twice the limit.
+/// Extracts the module from an archive; the inner error is its size, if that exceeds the limit. The files before the
+/// module may have up to twice the limit together.
 fn module_in(archive: &[u8], limit: u64) -> io::Result<Option<Result<Bytes, u64>>> {
     let unpacked = MultiGzDecoder::new(archive).take(limit.saturating_mul(3));
     for entry in tar::Archive::new(unpacked).entries()? {

@@ -14,7 +14,7 @@ use crate::Error;
 const TOKEN_LIMIT: u64 = 256 << 10;
 
 impl Repository<'_> {
-    /// Returns the `Authorization` header for a registry's challenge.
+    /// Returns the `Authorization` header with which a request satisfies a registry's challenge.
     pub(super) async fn authorize(
         &self,
         response: &ClientResponse,
@@ -63,15 +63,15 @@ impl Repository<'_> {
         let realm = parameter("realm")
             .and_then(|realm| Url::parse(&realm).ok())
             .ok_or("the registry names no token server")?;
-        // The password is sent to the realm's URL, which must not be less secure than the URL of the request.
+        // The password will be sent to the realm's URL, which must therefore not be less secure than the requested URL.
         if realm.scheme() != "https" && requested.scheme() == "https" {
             return Err(format!(
                 "the registry asks for credentials to be sent without TLS, to {realm}"
             ));
         }
         let repository = self.artifact.repository();
-        // A push first asks whether a blob exists, and is challenged for read access only, so the scope of the whole
-        // push is requested instead.
+        // The first request of a push only asks whether a blob exists, so the registry's challenge is for read access.
+        // The scope of the whole push is requested instead.
         let scope = match self.access {
             Access::Pull => parameter("scope").unwrap_or_else(|| format!("repository:{repository}:pull")),
             Access::Push => format!("repository:{repository}:pull,push"),

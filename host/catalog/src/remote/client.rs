@@ -12,14 +12,15 @@ use url::Url;
 use super::{failure, redirect::Redirects, registry::Access};
 use crate::{Error, NetworkConfig, OnProgress};
 
-/// The HTTP client for all fetches. They share CAs, proxy, timeouts and retries.
+/// The HTTP client for all fetches, which share its CAs, proxy, timeouts and retries.
 #[derive(Debug)]
 pub(super) struct Network {
     pub(super) client: HttpClient,
     pub(super) config: NetworkConfig,
-    /// Cached `Authorization` headers, by registry, repository and access, until the registry rejects them.
+    /// The `Authorization` headers of earlier requests, by registry, repository and access. A header is used until the
+    /// registry rejects it.
     pub(super) authorizations: Mutex<HashMap<(String, String, Access), HeaderValue>>,
-    /// The detected schemes (`http` or `https`) of registries that may be used without TLS.
+    /// For each registry that may be used without TLS, the scheme that it was found to use: `http` or `https`.
     pub(super) schemes: Mutex<HashMap<String, &'static str>>,
 }
 
@@ -27,7 +28,7 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Network {
     pub(super) fn new(config: NetworkConfig) -> Result<Self, Error> {
-        // A system without CA certificates is accepted, because modules from files need none; only connections fail.
+        // The system may have no CA certificates: then only connections fail, and modules from files need none.
         let tls = tls::client(Trust::SystemAnd(config.ca.as_deref()), None).map_err(Error::Ca)?;
         let options = ClientOptions {
             connect_timeout: CONNECT_TIMEOUT,
@@ -45,7 +46,7 @@ impl Network {
         })
     }
 
-    /// Gets a body of at most `limit` bytes; `None` if the server does not have it.
+    /// Gets a response's body of at most `limit` bytes; `None` if the server does not have the resource.
     pub(super) async fn get_small(
         &self,
         url: &Url,
@@ -65,7 +66,7 @@ impl Network {
         .await
     }
 
-    /// Sends a request, and follows redirects. A response with any other status is returned, even an error status.
+    /// Sends a request, and follows redirects. All other responses are returned, even with an error status.
     pub(super) async fn send(
         &self,
         mut request: ClientRequest,

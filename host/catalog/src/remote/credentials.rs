@@ -11,14 +11,15 @@ use serde::{Deserialize, de::IgnoredAny};
 use super::{Network, registry::is_docker_hub};
 use crate::{Error, OciReference, catalog::on_disk};
 
-/// The timeout of a credential helper: enough for a keychain, but not for a dialogue with a person.
+/// The timeout of a credential helper. It is long enough for a keychain, but not for a dialogue with a person.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The key under which `docker login` stores the credentials for Docker Hub.
 const DOCKER_HUB_LOGIN: &str = "https://index.docker.io/v1/";
 
 impl Network {
-    /// Reads a repository's credentials from Docker's configuration each time, because helpers return short-lived ones.
+    /// Reads a repository's credentials from Docker's configuration. They are read for each request, because helpers
+    /// return short-lived ones.
     pub(super) async fn credential(
         &self,
         artifact: &OciReference,
@@ -39,7 +40,7 @@ impl Network {
             Err(error) => return Err(failed(format!("{}: {error}", path.display()))),
         }
         let login = login(&config, artifact);
-        // A helper is another program, so running it blocks.
+        // Reading the credentials may run a helper program, so it blocks.
         let found = on_disk(move || docker_credential::get_credential_from_reader(config.as_slice(), &login));
         let result = tokio::time::timeout(HELPER_TIMEOUT, found).await.map_err(|_| {
             failed(format!(
@@ -86,7 +87,8 @@ fn login(config: &[u8], artifact: &OciReference) -> String {
         auths: Option<BTreeMap<String, IgnoredAny>>,
         cred_helpers: Option<BTreeMap<String, IgnoredAny>>,
     }
-    // An invalid configuration is reported by `docker_credential`, which reads it next.
+    // If the configuration is invalid, it counts as empty here, because `docker_credential` reads it next and reports
+    // the error.
     let config: Config = serde_json::from_slice(config).unwrap_or_default();
     let registry = artifact.registry();
     let has = |keys: &Option<BTreeMap<String, IgnoredAny>>, key: &str| {
@@ -112,8 +114,8 @@ fn login(config: &[u8], artifact: &OciReference) -> String {
     }
 }
 
-/// Returns whether the error means that there are no credentials for this registry. A helper reports this only by a
-/// sentence, which comes from Docker's library.
+/// Returns whether the error means that there are no credentials for this registry. A credential helper reports this
+/// only by a sentence, which is the same in all helpers because it comes from Docker's library.
 fn is_not_found(error: &CredentialRetrievalError) -> bool {
     match error {
         CredentialRetrievalError::NoCredentialConfigured | CredentialRetrievalError::ConfigNotFound => true,
@@ -124,7 +126,7 @@ fn is_not_found(error: &CredentialRetrievalError) -> bool {
     }
 }
 
-/// Describes the error without the helper's output, which may contain a secret.
+/// Describes an error of reading credentials without the output of a credential helper, which may contain a secret.
 fn message(error: CredentialRetrievalError) -> String {
     match error {
         CredentialRetrievalError::HelperFailure { helper, stderr, .. } => {
@@ -165,7 +167,7 @@ mod tests {
                 "r.example.com/a/b/c:1",
                 "r.example.com/a",
             ),
-            // A prefix must end at a `/`.
+            // The credentials for a prefix apply only to names in which a `/` follows the prefix.
             (
                 config(r#""r.example.com/a": {}"#),
                 "r.example.com/ab:1",

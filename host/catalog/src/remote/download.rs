@@ -12,18 +12,18 @@ use crate::{Digest, Error, FetchProgress, catalog::on_disk};
 pub(super) struct Download<'a> {
     pub(super) place: &'a str,
     pub(super) name: &'a str,
-    /// The required digest. If it is known, a partial download can be resumed even without a validator, because the
-    /// digest shows whether the parts belong together.
+    /// The digest that the module must have. If it is known, a partial download can be resumed without a validator,
+    /// because the digest shows whether the parts belong together.
     pub(super) digest: Option<Digest>,
     pub(super) size: Option<u64>,
-    /// The validator (`ETag`) of a version that need not be downloaded again.
+    /// The validator (`ETag`) of the stored version. If the server still has this version, nothing is downloaded.
     pub(super) known_validator: Option<&'a str>,
 }
 
 pub(super) struct Downloaded {
     pub(super) bytes: Bytes,
     pub(super) digest: Digest,
-    /// The server's validator of this version (`ETag`).
+    /// The validator (`ETag`) that the server sent for the downloaded version.
     pub(super) validator: Option<String>,
 }
 
@@ -32,15 +32,15 @@ enum Attempt {
     NotModified,
 }
 
-/// An attempt that receives this many bytes counts as progress.
+/// An attempt that receives at least this number of bytes has made progress, and does not count.
 const SOME_PROGRESS: usize = 64 << 10;
 
-/// The number of bytes that are buffered before they are written to disk.
+/// The number of received bytes that are buffered before they are written to disk together.
 const WRITTEN_AT_ONCE: usize = 256 << 10;
 
 impl Fetch<'_> {
-    /// Downloads and stores a module if `check` accepts it. Returns `None` if the server still has the version
-    /// `known_validator`.
+    /// Downloads and stores a module if `check` accepts it. Returns `None` if the server still has the version with the
+    /// validator `known_validator`.
     pub(super) async fn download<F: Future<Output = Result<ClientResponse, Error>>>(
         &self,
         download: &Download<'_>,
@@ -65,7 +65,8 @@ impl Fetch<'_> {
             };
             let digest = Digest::of(&received.bytes);
             if is_resumed && download.digest.is_some_and(|expected| expected != digest) {
-                // The partial download may be damaged, or may mix two versions.
+                // The download was resumed and has a wrong digest, because the partial download was damaged or was of
+                // another version.
                 received.restart(None).await;
                 continue;
             }
@@ -83,7 +84,8 @@ impl Fetch<'_> {
         }
     }
 
-    /// Opens the partial download with this name, or one in memory if another task or process locks the file.
+    /// Opens the partial download with this name. If another task or process has locked its file, the download is kept
+    /// in memory.
     async fn received(&self, name: &str) -> Result<Received, Error> {
         let name = Digest::of(name);
         let partial = self.inner.in_store(move |store| Partial::open(store, name));
@@ -120,7 +122,7 @@ impl Fetch<'_> {
             let before = received.bytes.len();
             let headers = download.headers(received);
             let attempt = async {
-                // The connection broke after the last byte, so the download is complete.
+                // The last attempt received all bytes before the connection broke, so no request is needed.
                 if download.digest.is_some() && download.size == Some(before as u64) {
                     return Ok(Attempt::Complete { validator: None });
                 }
@@ -225,11 +227,12 @@ impl Download<'_> {
     }
 }
 
-/// The bytes received so far. With a store, they are also in a file, so that a later start can resume.
+/// The bytes of a module received so far. With a store, they are also written to a file, so that a later start can
+/// resume.
 #[derive(Default)]
 struct Received {
     bytes: Vec<u8>,
-    /// The server's validator of the version (`ETag`).
+    /// The validator (`ETag`) that the server sent for the version that is being received.
     validator: Option<String>,
     written: usize,
     partial: Option<Partial>,
@@ -248,7 +251,7 @@ impl Received {
         }
     }
 
-    /// Discards all bytes, and starts again with this version.
+    /// Discards all bytes received so far, and starts to receive the version with this validator.
     async fn restart(&mut self, validator: Option<&str>) {
         self.bytes.clear();
         self.written = 0;
@@ -281,7 +284,7 @@ impl Received {
         self.written = self.bytes.len();
     }
 
-    /// Removes the file, so that the download cannot be resumed.
+    /// Removes the file of the partial download, so that nothing can be resumed.
     async fn discard(self) -> Result<(), Error> {
         match self.partial {
             Some(partial) => on_disk(move || partial.discard()).await,
@@ -290,8 +293,8 @@ impl Received {
     }
 }
 
-/// Runs `work` on the file, on a blocking thread. After an error, the file is removed and the download continues in
-/// memory; storing the complete download will report the error.
+/// Runs `work` on the file of a partial download, on a blocking thread. After an error, the file is removed, and the
+/// download continues in memory. Storing the complete download will report the error.
 async fn write_to<T: Send + 'static>(
     mut partial: Partial,
     work: impl FnOnce(&mut Partial) -> Result<T, Error> + Send + 'static,
@@ -307,13 +310,13 @@ async fn write_to<T: Send + 'static>(
     on_disk(work).await.ok().flatten()
 }
 
-/// Returns the entity tag if it is strong. A weak one does not guarantee identical bytes.
+/// Returns the entity tag of a response if it is strong. A weak tag does not guarantee identical bytes.
 fn validator(headers: &HeaderMap) -> Option<String> {
     let tag = headers.get(ETAG)?.to_str().ok()?;
     tag.starts_with('"').then(|| tag.to_owned())
 }
 
-/// Returns whether a partial response begins at the end of the partial download.
+/// Returns whether a partial response begins at `offset`, where the partial download ends.
 fn resumes_at(headers: &HeaderMap, offset: u64) -> bool {
     headers
         .get(CONTENT_RANGE)
@@ -323,7 +326,8 @@ fn resumes_at(headers: &HeaderMap, offset: u64) -> bool {
         .is_some_and(|(start, _)| start.trim().parse() == Ok(offset))
 }
 
-/// Checks that a response is WebAssembly, because servers often send an error page with status 200.
+/// Returns an error unless the bytes are WebAssembly. This is checked because servers often send an error page with
+/// status 200.
 pub(super) fn check_magic(place: &str, bytes: &[u8]) -> Result<(), Error> {
     if bytes.starts_with(b"\0asm") {
         return Ok(());

@@ -20,7 +20,7 @@ impl Error {
         }
     }
 
-    /// Returns the pause that the server requested before a retry (`Retry-After`).
+    /// Returns the pause before a retry that the server requested with `Retry-After`.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { again_after, .. } => *again_after,
@@ -29,10 +29,10 @@ impl Error {
     }
 }
 
-/// The part of an error response's body that is read, in bytes.
+/// The maximum number of bytes that are read of an error response's body.
 const MESSAGE_LIMIT: usize = 16 << 10;
 
-/// Returns the response unless its status is an error. Callers have already handled refused access to a registry.
+/// Returns the response unless its status is an error. The callers handle refused access to a registry before.
 pub(super) async fn success(response: ClientResponse, place: &str) -> Result<ClientResponse, Error> {
     let status = response.status;
     if status.is_success() {
@@ -59,7 +59,7 @@ pub(super) async fn success(response: ClientResponse, place: &str) -> Result<Cli
     })
 }
 
-/// Extracts the error message from a registry's response, or else returns the name of the status.
+/// Returns the error message in a registry's response, or the name of the status if there is no message.
 pub(super) async fn message(mut response: ClientResponse) -> String {
     #[derive(serde::Deserialize)]
     struct Envelope {
@@ -106,7 +106,7 @@ fn retry_after(response: &ClientResponse) -> Option<Duration> {
     })
 }
 
-/// Converts an error that occurred while a request was sent or its response was read.
+/// Converts an error of the connection, which occurred while a request was sent or its response was read.
 pub(super) fn of_transport(
     error: &ClientError,
     host: Option<&str>,

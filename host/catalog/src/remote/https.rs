@@ -13,13 +13,14 @@ use crate::{
 };
 
 impl Fetch<'_> {
-    /// Obtains the module at a URL from the server. If the module is pinned and in the store, nothing is requested.
+    /// Obtains the module at a URL. If the reference has a digest and the store has this module, nothing is requested.
     pub(super) async fn https(&self, url: &Url, recorded: Recorded) -> Result<FetchedModule, Error> {
         let place = self.reference.to_string();
         if let Some(digest) = self.pinned
             && let Some(bytes) = self.stored_bytes(digest).await?
         {
-            // The module was stored for another reference, or this reference's record was lost.
+            // The store has the module although it has no record for this reference: it was stored for another
+            // reference, or the record was lost.
             let found = FetchedModule::new(bytes, digest);
             self.record(&found, None).await?;
             return Ok(found);
@@ -59,7 +60,7 @@ impl Fetch<'_> {
 }
 
 impl Network {
-    /// Fetches the signatures next to a URL.
+    /// Fetches the signatures that are next to a module's URL.
     pub(super) async fn signatures(
         &self,
         reference: &ModuleReference,
@@ -71,7 +72,7 @@ impl Network {
             let url = signature_url(url, suffix);
             let content = match self.get_small(&url, SIGNATURE_SIZE_LIMIT, progress).await {
                 Ok(Some(content)) => Blob(content.into()),
-                // Object stores answer 403 for a missing object if the client may not list objects.
+                // Object stores reply with 403 to a request for a missing object if the client may not list objects.
                 Ok(None) | Err(Error::Unauthorized { .. }) => continue,
                 Err(error) => return Err(error),
             };

@@ -27,13 +27,13 @@ use crate::{
     },
 };
 
-/// The time for which results are cached, as in Kubewarden.
+/// The time for which results about images are cached. Kubewarden caches them as long.
 const KEPT: Duration = Duration::from_secs(60);
-/// The maximum number of cached results of one kind, and the maximum size of a result in bytes.
+/// The maximum number of cached results of one kind.
 const MOST_KEPT: usize = 256;
 const LARGEST_KEPT: usize = 64 << 10;
 
-/// The largest configuration of an image, in bytes.
+/// The maximum size of an image's configuration, in bytes.
 const CONFIGURATION_LIMIT: u64 = 4 << 20;
 
 /// Reads container images with the registries, credentials and trust root of a catalog.
@@ -74,7 +74,7 @@ impl Images {
         Ok(manifest)
     }
 
-    /// Returns the trust root of the signature policy for modules. It applies to images too.
+    /// Returns the trust root of the signature policy for modules, with which images are verified too.
     fn trust_root(&self) -> Result<&TrustRoot, ImageError> {
         let rules = self.catalog.inner.signatures.rules().iter();
         let mut roots = rules.filter_map(|rule| match &rule.requirement {
@@ -268,7 +268,7 @@ struct Platform {
     architecture: String,
 }
 
-/// Returns the digest of the image for this machine's platform; `None` if the manifest is not an index.
+/// Returns the digest of the image for this machine's platform, if the manifest is an index; otherwise `None`.
 fn of_this_machine(manifest: &Bytes) -> Result<Option<Digest>, ImageError> {
     let Some(images) = parsed::<Manifest>(manifest)?.manifests else {
         return Ok(None);
@@ -291,7 +291,7 @@ fn of_this_machine(manifest: &Bytes) -> Result<Option<Digest>, ImageError> {
     })
 }
 
-/// A cache of results that are at most a minute old.
+/// A cache that keeps results about images for a minute.
 #[derive(Debug)]
 struct Recent<K, V>(Mutex<HashMap<K, (Instant, V)>>);
 

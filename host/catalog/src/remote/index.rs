@@ -7,10 +7,10 @@ use serde::Deserialize;
 
 use crate::{Digest, Error, OciReference, manifest::not_an_artifact, signature::SIGNATURE_STATEMENT};
 
-/// The media type of OCI manifests, used for pushes.
+/// The media type of OCI manifests, with which a push sends its manifest.
 pub(super) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// The accepted media types of manifests and indexes.
+/// The media types of manifests and indexes that this program accepts.
 pub(super) const MANIFEST_TYPES: HeaderValue = HeaderValue::from_static(
     "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
      application/vnd.docker.distribution.manifest.v2+json, \
@@ -34,7 +34,7 @@ pub(super) struct Index {
     pub(super) manifests: Option<Vec<Entry>>,
 }
 
-/// An entry of an index: an artifact for a platform, or a referrer. Incomplete entries are ignored.
+/// An entry of an index: an artifact for a platform, or a referrer of an artifact. Incomplete entries are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Entry {
@@ -64,8 +64,8 @@ impl Entry {
         self.platform.is_none() && self.artifact_type.is_none() && !self.digest.is_empty()
     }
 
-    /// Returns whether the referrer may be a signature. A referrer without a type may be one. A bundle of another
-    /// statement, such as provenance, is recognised by the predicate type with which cosign annotates it.
+    /// Returns whether the referrer may be a signature. A referrer without a type may be one. A bundle with another
+    /// statement, such as provenance, cannot be one; it is recognised by the predicate type in cosign's annotation.
     pub(super) fn may_sign(&self) -> bool {
         let statement = self
             .annotations

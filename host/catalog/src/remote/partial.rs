@@ -17,8 +17,8 @@ use crate::{
     store::{Kind, failed, is_linked, sync_directory},
 };
 
-/// A partial download, which a later call or the next start of the program can resume. Its file stays locked, so that
-/// it has only one writer.
+/// A partial download, which a later call or the next start of the program can resume. Its file is locked as long as
+/// this value exists, so that there is only one writer.
 #[derive(Debug)]
 pub(super) struct Partial {
     file: File,
@@ -45,7 +45,8 @@ impl Partial {
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(failed(&path)(error)),
             }
-            // Another writer may have completed the download and renamed its file to a module.
+            // If another writer has completed the download meanwhile, its file was renamed and is now a module, so the
+            // file is opened again.
             if is_linked(&file, &path).map_err(failed(&path))? {
                 break file;
             }
@@ -58,8 +59,8 @@ impl Partial {
         }))
     }
 
-    /// Reads the bytes received so far, and the validator of their version. A download longer than `limit` is
-    /// discarded.
+    /// Reads the bytes received so far, and the validator of their version. If there are more than `limit` bytes, they
+    /// are discarded.
     pub(super) fn content(&mut self, limit: u64) -> Result<(Vec<u8>, Option<String>), Error> {
         let mut bytes = Vec::new();
         let mut read = || -> io::Result<()> {
@@ -77,8 +78,8 @@ impl Partial {
             .store
             .sealed(Kind::Partial, self.validator_name())
             .and_then(|sealed| String::from_utf8(sealed).ok());
-        // A validator from before the last boot is ignored: after a crash of the machine the file may have gaps, which
-        // the validator would not reveal.
+        // A validator from before the last boot is ignored, because after a crash of the machine the file may have
+        // gaps, which the validator would not reveal.
         let validator = recorded.and_then(|text| {
             let (boot, validator) = text.split_once(' ')?;
             (Some(boot) == boot_id().as_deref()).then(|| validator.to_owned())
@@ -86,9 +87,10 @@ impl Partial {
         Ok((bytes, validator))
     }
 
-    /// Discards all bytes, and starts again with this version.
+    /// Discards all bytes received so far, and starts to receive the version with this validator.
     pub(super) fn restart(&mut self, validator: Option<&str>) -> Result<(), Error> {
-        // The file is emptied before the validator changes, so that the validator never belongs to other bytes.
+        // The file is emptied before the new validator is written, so that the validator never belongs to the old
+        // bytes.
         self.file.set_len(0).map_err(failed(&self.path))?;
         match (validator, boot_id()) {
             (Some(validator), Some(boot)) => {
@@ -104,7 +106,7 @@ impl Partial {
         self.file.write_all_at(bytes, offset).map_err(failed(&self.path))
     }
 
-    /// Turns the complete download into the module with this digest.
+    /// Renames the complete download, so that it becomes the stored module with this digest.
     pub(super) fn become_module(self, digest: Digest) -> Result<(), Error> {
         let path = self.store.path(Kind::Module, digest);
         let finish = || -> io::Result<()> {

@@ -31,11 +31,11 @@ use crate::{
 /// A pushed artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
-    /// The reference with the tag and the digest of the manifest.
+    /// The reference with the tag and the manifest's digest.
     pub reference: OciReference,
-    /// The digest of the manifest, which signatures cover.
+    /// The digest of the pushed manifest, which signatures of the artifact must cover.
     pub manifest: Digest,
-    /// The digest of the module, which definitions pin.
+    /// The digest of the pushed module, which definitions can pin.
     pub module: Digest,
     /// The size of the module in bytes.
     pub size: u64,
@@ -72,8 +72,8 @@ struct Component {
 impl Catalog {
     /// Pushes a component under the reference's tag, as a standard artifact for WebAssembly.
     ///
-    /// `created` becomes the creation time of the artifact: pushing the same component, time and annotations again
-    /// gives an identical artifact. Annotations should have names from the OCI image specification.
+    /// `created` becomes the creation time of the artifact: if the component is pushed again with the same time and
+    /// annotations, the artifact is identical. Annotations should have names from the OCI image specification.
     ///
     /// # Errors
     ///
@@ -137,7 +137,8 @@ impl Catalog {
 
 impl Repository<'_> {
     async fn push_module(&self, module: &Bytes) -> Result<(), Error> {
-        // The request's body may outlive `progress`, so it only updates a shared counter.
+        // The body of the request may outlive the callback `progress`, so it does not call it, but updates a shared
+        // counter.
         let sent = Arc::new(AtomicU64::new(0));
         let upload = self.push_blob(module, &sent);
         tokio::pin!(upload);
@@ -162,7 +163,7 @@ impl Repository<'_> {
         done
     }
 
-    /// Uploads a blob unless the registry already has it, and counts the sent bytes.
+    /// Uploads a blob if the registry does not have it, and counts the sent bytes.
     async fn push_blob(&self, bytes: &Bytes, sent: &Arc<AtomicU64>) -> Result<(), Error> {
         let digest = Digest::of(bytes);
         let place = &self.place(&Version::Digest(digest));
@@ -228,7 +229,8 @@ fn upload_url(response: &ClientResponse, place: &str) -> Result<Url, Error> {
 }
 
 impl Component {
-    /// Reads the imports and exports of an unvalidated component. For other bytes, the error tells what they are.
+    /// Reads the imports and exports of a component without validating it. If the bytes are not a component, the error
+    /// tells what they are.
     fn read(bytes: &[u8]) -> Result<Self, String> {
         let mut component = Self::default();
         let mut depth = 0_usize;
@@ -274,6 +276,6 @@ fn descriptor(media_type: &str, bytes: &[u8]) -> Descriptor {
 }
 
 fn json(value: &impl Serialize) -> Bytes {
-    // Serialising strings, numbers and maps with string keys cannot fail.
+    // Serialisation cannot fail, because the value contains only strings, numbers and maps with string keys.
     serde_json::to_vec(value).unwrap_or_default().into()
 }

@@ -1,5 +1,5 @@
-//! Follows redirects with cookies, which the HTTP client itself does not store. Some servers in front of registries set
-//! a cookie and redirect to the same URL to see whether the client returns the cookie.
+//! Follows redirects with cookies, which the HTTP client itself does not store. Some servers in front of registries
+//! need them: they set a cookie and redirect to the same URL, to see whether the client returns the cookie.
 
 use admittance_net::client::{ClientRequest, ClientResponse, RequestBody};
 use http::{
@@ -15,7 +15,8 @@ const MOST: usize = 10;
 
 const OF_BODY: [HeaderName; 4] = [CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING];
 
-/// The redirects of one request so far, and their cookies. Each cookie is sent only to its own origin.
+/// The redirects that a request has followed, and the cookies that they have set. Each cookie is sent only to the
+/// origin that set it.
 #[derive(Debug, Default)]
 pub(super) struct Redirects {
     followed: usize,
@@ -30,8 +31,8 @@ struct Cookie {
 }
 
 impl Redirects {
-    /// Returns the request to send next; `None` if the response does not redirect or the request is an upload. Returns
-    /// an error after too many redirects, or after one from https to http.
+    /// Returns the request that follows the redirect; `None` if the response is no redirect, or if the request is an
+    /// upload. Returns an error after too many redirects, or if one leads from https to http.
     pub(super) fn follow(
         &mut self,
         mut next: ClientRequest,

@@ -18,10 +18,10 @@ use crate::{
 /// The host name of Docker Hub's registry.
 const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
 
-/// The size limit of manifests, from the OCI distribution specification.
+/// The maximum size of a manifest, in bytes, as the OCI distribution specification recommends it.
 const MANIFEST_LIMIT: u64 = 4 << 20;
 
-/// The permission that is requested from a registry.
+/// The permission that a request to a registry needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Access {
     Pull,
@@ -37,7 +37,7 @@ pub(super) struct Repository<'a> {
     pub(super) progress: OnProgress<'a>,
 }
 
-/// A tag or a digest.
+/// The part of a reference that selects an artifact: a tag or a digest.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub(super) enum Version {
     /// The artifact that currently has this tag.
@@ -47,7 +47,7 @@ pub(super) enum Version {
 }
 
 impl Version {
-    /// Returns the version in a reference. A digest takes precedence over a tag.
+    /// Returns the version that a reference selects. A digest takes precedence over a tag.
     pub(super) fn from_reference(reference: &OciReference) -> Self {
         match (reference.digest(), reference.tag()) {
             (Some(digest), _) => Self::Digest(digest),
@@ -57,7 +57,8 @@ impl Version {
 }
 
 impl Repository<'_> {
-    /// Fetches a manifest, and checks it against a requested digest; `None` if the registry does not have it.
+    /// Fetches a manifest; returns `None` if the registry does not have it. If the version is a digest, the manifest is
+    /// checked against it.
     pub(super) async fn manifest(&self, version: &Version) -> Result<Option<Bytes>, Error> {
         let place = self.place(version);
         let path = format!("manifests/{version}");
@@ -68,7 +69,7 @@ impl Repository<'_> {
         }
     }
 
-    /// Requests the digest of the manifest with a tag; `None` if the registry does not send it.
+    /// Requests the digest of the manifest that has a tag; returns `None` if the registry does not send it.
     pub(super) async fn manifest_digest(&self, version: &Version) -> Result<Option<Digest>, Error> {
         let place = &self.place(version);
         self.retrying(|| async move {
@@ -86,7 +87,7 @@ impl Repository<'_> {
         blob.map(|bytes| matching(bytes, digest, place)).transpose()
     }
 
-    /// Requests a blob, or a range of it if `headers` contain one.
+    /// Requests a blob, or the range of it that `headers` ask for.
     pub(super) async fn blob(&self, digest: Digest, headers: HeaderMap) -> Result<ClientResponse, Error> {
         let place = self.place(&Version::Digest(digest));
         let url = self.url(&format!("blobs/{digest}"), &place).await?;
@@ -96,8 +97,8 @@ impl Repository<'_> {
         self.unless_refused(response, &place).await
     }
 
-    /// Fetches the index of this manifest's referrers; `None` if there are none. In a registry without the referrers
-    /// API, the index has the fallback tag of the OCI distribution specification.
+    /// Fetches the index of the referrers of this manifest; `None` if there are none. A registry without the referrers
+    /// API stores this index under the fallback tag that the OCI distribution specification defines.
     pub(super) async fn referrers(&self, subject: Digest) -> Result<Option<Bytes>, Error> {
         let place = self.place(&Version::Digest(subject));
         let path = format!("referrers/{subject}");
@@ -131,19 +132,19 @@ impl Repository<'_> {
         self.network.retrying(self.progress, attempt).await
     }
 
-    /// Sends a request, with credentials if the registry requires them. An error status becomes an error.
+    /// Sends a request to the registry, with credentials if it requires them. An error status becomes an error.
     pub(super) async fn request(&self, request: ClientRequest, place: &str) -> Result<ClientResponse, Error> {
         self.allowed(self.send(request, place).await?, place).await
     }
 
-    /// Sends a request, with credentials if the registry requires them. A response with any status is returned.
+    /// Sends a request to the registry, with credentials if it requires them. A response with any status is returned.
     pub(super) async fn send(&self, request: ClientRequest, place: &str) -> Result<ClientResponse, Error> {
         let base = self.base_url(place).await?;
         let (registry, repository) = (self.artifact.registry(), self.artifact.repository());
         let key = (registry.to_owned(), repository.to_owned(), self.access);
         let send = async |authorization: Option<HeaderValue>| {
             let mut request = request.clone();
-            // An upload may go to another origin, which must not get the registry's credentials.
+            // The registry may direct an upload to another origin, which must not get the registry's credentials.
             if let Some(authorization) = authorization.filter(|_| request.url.origin() == base.origin()) {
                 request = request.header(AUTHORIZATION, authorization);
             }
@@ -167,7 +168,7 @@ impl Repository<'_> {
         }
     }
 
-    /// Returns the response unless its status is an error.
+    /// Returns the response of a registry unless its status is an error.
     pub(super) async fn allowed(
         &self,
         response: ClientResponse,
@@ -213,8 +214,8 @@ impl Repository<'_> {
 }
 
 impl Network {
-    /// Returns the scheme of a registry. If the registry may be used without TLS, it is probed once for TLS. An invalid
-    /// certificate does not cause a fallback to http.
+    /// Returns the scheme of a registry. If the registry may be used without TLS, the first request finds out whether
+    /// it uses TLS. An invalid certificate is an error, and no reason to use http.
     async fn scheme(&self, registry: &str, place: &str) -> Result<&'static str, Error> {
         let insecure = &self.config.insecure_registries;
         if !is_loopback(registry) && !insecure.iter().any(|insecure| insecure == registry) {

@@ -5,11 +5,11 @@ use admittance_net::Backoff;
 use super::Network;
 use crate::{Error, FetchProgress, OnProgress};
 
-/// The longest pause between two attempts. If a server requests a longer one, the request is not retried.
+/// The maximum pause between two attempts. If a server requests a longer one, the request is not retried.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 impl Network {
-    /// Runs attempts until one succeeds, one fails permanently, or their number is exhausted.
+    /// Runs attempts until one of them succeeds or fails permanently, or until their maximum number is reached.
     pub(super) async fn retrying<T, F: Future<Output = Result<T, Error>>>(
         &self,
         progress: OnProgress<'_>,
@@ -34,7 +34,7 @@ impl Network {
     }
 }
 
-/// The pauses between the attempts of one operation.
+/// Counts the attempts of one operation, and makes the pauses between them.
 #[derive(Debug)]
 pub(super) struct Pauses {
     backoff: Backoff,
@@ -43,7 +43,7 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    /// Starts counting attempts again, because the last one made progress.
+    /// Starts to count attempts from zero again, because the last one made progress.
     pub(super) fn reset(&mut self) {
         self.backoff.reset();
         self.left = self.retries;

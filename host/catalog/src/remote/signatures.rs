@@ -72,7 +72,7 @@ impl Repository<'_> {
         Ok(material)
     }
 
-    /// Adds the signatures in a manifest, if the manifest exists. Unreadable layers are ignored.
+    /// Adds the signatures that a manifest lists, if the manifest exists. Unreadable layers are ignored.
     async fn add_signatures(
         &self,
         material: &mut Material,

@@ -4,26 +4,27 @@ use serde::{Deserialize, Serialize};
 
 use super::{FoundSignature, Material, sigstore};
 
-/// The unverified claims of a signature.
+/// The claims of a signature of a module, which were not verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SignatureDescription {
     pub kind: SignatureKind,
-    /// The signature's file, URL or digest.
+    /// The file, URL or digest of the signature.
     pub name: String,
-    /// The key hint; in sigstore, it is the SHA-256 digest of the key in base64.
+    /// The hint at the key that made the signature. In sigstore's formats, it is the SHA-256 digest of the key in
+    /// base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_hint: Option<String>,
     /// The identity in the signature's certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
-    /// The issuer of the identity.
+    /// The issuer of the identity in the signature's certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// The index of the entry in the transparency log.
+    /// The index of the signature's entry in the transparency log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_index: Option<u64>,
-    /// The time of the entry in the transparency log, in RFC 3339.
+    /// The time of the signature's entry in the transparency log, in RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logged_at: Option<String>,
     /// The reason why the signature cannot be parsed.

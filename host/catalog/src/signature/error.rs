@@ -3,8 +3,7 @@ use std::{fmt, io, path::PathBuf, sync::Arc};
 use super::{SignatureDescription, SourcePattern};
 use crate::{Digest, ModuleReference};
 
-/// The reason why a module lacks the required signature. The message tells what was found, what is required, and what
-/// to do.
+/// Why a module lacks the required signature. The message tells what was found, what is required, and how to fix it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
@@ -19,7 +18,7 @@ pub enum SignatureError {
     #[error("module {reference} {problem}, so no rule of `signatures` can be chosen: correct the reference")]
     Ambiguous {
         reference: Box<ModuleReference>,
-        /// The problem, as a predicate whose subject is the module.
+        /// The problem with the module's reference, as a predicate whose subject is the module.
         problem: &'static str,
     },
     #[error("module {reference} is not signed, but {required} is required: {fix}")]
@@ -41,7 +40,7 @@ pub enum SignatureError {
     #[error("module {reference}: {problem}: pull it again")]
     Unrelated {
         reference: Box<ModuleReference>,
-        /// The mismatch, as a clause.
+        /// Which data of the module do not belong together, as a clause.
         problem: String,
     },
     #[error("module or signature {path}: {source}", path = path.display())]
@@ -57,7 +56,7 @@ pub enum SignatureError {
     },
 }
 
-/// A signature of the module, and the reason for refusing it.
+/// A signature of the module, and why it was refused.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 #[display("{signature}, which {refusal}")]
 pub struct Finding {
@@ -72,7 +71,7 @@ pub enum Refusal {
     Damaged(String),
     #[error("is of an unsupported kind: {0}")]
     Unsupported(String),
-    /// No required key made the signature, or the signed content was changed.
+    /// The signature was made with another key than the required ones, or the signed content was changed.
     #[error("was made by another key or over different content")]
     WrongKey,
     /// The signature is valid, but for another module.
@@ -119,7 +118,7 @@ pub enum InvalidTrust {
     NoSignatures,
 }
 
-/// The maximum number of signatures that a message lists.
+/// The maximum number of signatures that an error message lists.
 const LISTED: usize = 8;
 
 fn list(items: &[impl fmt::Display]) -> String {

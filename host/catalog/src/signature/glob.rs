@@ -1,7 +1,7 @@
 use regex::Regex;
 
-/// A pattern for paths. `*` matches any characters except `/`. `**` must be a whole part. It matches any number of
-/// parts, and at the end of the pattern at least one.
+/// A pattern for paths. `*` matches any characters except `/`. `**` must be a whole part of the path. It matches any
+/// number of parts, or at least one if it is the last part of the pattern.
 #[derive(Clone, Debug, derive_more::Display)]
 #[display("{text}")]
 pub(super) struct Glob {
@@ -13,7 +13,7 @@ pub(super) struct Glob {
 pub(super) const DOUBLE_STAR_INSIDE: &str = "has `**` next to other characters";
 
 impl Glob {
-    /// Returns an error if `**` is not a whole part.
+    /// Parses a pattern. Returns an error if `**` is not a whole part.
     pub(super) fn new(text: &str) -> Result<Self, &'static str> {
         let parts: Vec<&str> = text.split('/').collect();
         let mut expression = String::from(r"\A(?s:");

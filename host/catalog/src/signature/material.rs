@@ -14,25 +14,25 @@ use url::Url;
 use super::SignatureError;
 use crate::ModuleReference;
 
-/// The largest signature that is read: 1 MiB, far more than a bundle needs.
+/// The maximum size of a signature that is read: 1 MiB, far more than a bundle needs.
 pub const SIGNATURE_SIZE_LIMIT: u64 = 1 << 20;
 
-/// The maximum number of signatures of one module.
+/// The maximum number of signatures that a module may have.
 pub const SIGNATURE_COUNT_LIMIT: usize = 64;
 
-/// The unverified signatures of a module. The store saves them with the module.
+/// The signatures of a module, which were not verified. The store saves them with the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Material {
     /// The exact bytes of the manifest that lists the module, if the module is from a registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Blob>,
-    /// The signatures in the order of their discovery.
+    /// The signatures of the module, in the order in which they were found.
     #[serde(default)]
     pub signatures: Vec<FoundSignature>,
 }
 
-/// An unverified signature.
+/// A signature that was found for a module, but not verified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum FoundSignature {
@@ -44,24 +44,24 @@ pub enum FoundSignature {
     /// A layer that `cosign sign` pushes under the tag `sha256-{digest}.sig`, and its annotations.
     SimpleSigning {
         name: String,
-        /// The content of the layer, which is the signed payload.
+        /// The content of the layer, which is the payload that the signature covers.
         payload: Blob,
-        /// The annotation `dev.cosignproject.cosign/signature`.
+        /// The layer's annotation `dev.cosignproject.cosign/signature`.
         signature: String,
-        /// The annotation `dev.sigstore.cosign/certificate`.
+        /// The layer's annotation `dev.sigstore.cosign/certificate`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         certificate: Option<String>,
-        /// The annotation `dev.sigstore.cosign/chain`.
+        /// The layer's annotation `dev.sigstore.cosign/chain`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         chain: Option<String>,
-        /// The annotation `dev.sigstore.cosign/bundle`: the log's promise to include the signature.
+        /// The layer's annotation `dev.sigstore.cosign/bundle`: the promise of the log to include the signature.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         log: Option<String>,
     },
 }
 
 impl FoundSignature {
-    /// Creates the signature from a file or URL with one of the [suffixes](SIGNATURE_SUFFIXES).
+    /// Creates the signature that was found in a file or at a URL with this [suffix](SIGNATURE_SUFFIXES).
     pub(crate) fn with_suffix(suffix: &str, name: String, content: Blob) -> Self {
         if suffix == BUNDLE_SUFFIX {
             Self::Bundle { name, content }
@@ -89,7 +89,7 @@ impl FoundSignature {
         annotations.iter().all(is_said)
     }
 
-    /// Returns the signature's file, URL or digest.
+    /// Returns the file, URL or digest of the signature.
     pub fn name(&self) -> &str {
         match self {
             Self::Detached { name, .. } | Self::Bundle { name, .. } | Self::SimpleSigning { name, .. } => {
@@ -140,7 +140,7 @@ impl<'de> Deserialize<'de> for Blob {
 
 pub(super) const BUNDLE_SUFFIX: &str = ".sigstore.json";
 
-/// The suffixes of a detached signature and of a bundle, after the module's file name or URL path.
+/// The suffixes of the names of a detached signature and of a bundle, which follow the module's file name or URL path.
 pub const SIGNATURE_SUFFIXES: [&str; 2] = [".sig", BUNDLE_SUFFIX];
 
 /// Reads the signatures next to a file, `{file}.sig` and `{file}.sigstore.json`. They may be next to the path of the
@@ -158,7 +158,7 @@ pub fn read_next_to_file(path: &Path, resolved: &Path) -> Result<Material, Signa
                 material.add(&reference, FoundSignature::with_suffix(suffix, name, content))?;
             }
         }
-        // Without a symbolic link, both paths are equal.
+        // If the path of the reference is no symbolic link, the resolved path is in the same directory.
         if !path.is_symlink() {
             break;
         }
@@ -185,7 +185,7 @@ fn read_neighbour(path: &Path, suffix: &str) -> Result<Option<(String, Blob)>, S
     }
 }
 
-/// Returns the URL of a signature: the module's URL with the suffix after its path.
+/// Returns the URL of a signature, which is the module's URL with the suffix at the end of its path.
 pub fn signature_url(module: &Url, suffix: &str) -> Url {
     let mut url = module.clone();
     url.set_path(&format!("{}{suffix}", module.path()));

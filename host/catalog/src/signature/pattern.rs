@@ -9,9 +9,9 @@ use super::{
 };
 
 /// A pattern of module references. `**` matches all references, and `https://**` all of one scheme. Any other pattern
-/// is `file:`, `https://` or `oci://`, followed by a path. In the path, `*` matches any characters except `/`, and
-/// `**`, which must be a whole part, matches any number of parts. A host may begin with `*.`, which stands for exactly
-/// one label.
+/// is `file:`, `https://` or `oci://`, followed by a path. In the path, `*` matches any characters except `/`. `**`
+/// must be a whole part, and matches any number of parts. A host may begin with `*.`, which stands for exactly one
+/// label.
 ///
 /// The tag and digest of an artifact and the query of a URL are ignored; a file is matched by its path after symbolic
 /// links.
@@ -26,7 +26,7 @@ pub struct SourcePattern {
 enum Sources {
     All,
     Scheme(Scheme),
-    /// Files under `directory`. Their path below it must match `rest`.
+    /// Matches files under `directory` whose path below the directory matches `rest`.
     Files {
         directory: String,
         rest: Glob,
@@ -39,19 +39,19 @@ enum Sources {
     },
 }
 
-/// A host or, if `is_under`, every host that has one label before `name`.
+/// Matches a host. If `is_under`, matches instead every host that has one label before `name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HostPattern {
     name: String,
     is_under: bool,
 }
 
-/// An invalid pattern or issuer. The message contains the problem and its fix.
+/// The error of an invalid pattern or issuer. Its message contains the problem and the fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {problem}: {fix}")]
 pub struct InvalidPattern {
     pub text: String,
-    /// The problem, as a predicate whose subject is the text.
+    /// The problem, as a predicate whose subject is the text of the pattern or issuer.
     pub problem: &'static str,
     pub fix: &'static str,
 }
@@ -181,7 +181,8 @@ fn file(path: &str) -> Result<Sources, Problem> {
             "write the path without, `file:/directory/**`",
         ));
     }
-    // The last part is the file itself. A link there is not followed, so a pattern that names a link never matches.
+    // Links in the directory are followed, but the last part is the file itself. So a pattern that names a link never
+    // matches.
     let plain = parts
         .iter()
         .take(parts.len().saturating_sub(1))
@@ -207,7 +208,7 @@ fn https(rest: &str) -> Result<Sources, Problem> {
         return Err(("has an empty part, a `.` or a `..` in its path", fix));
     }
     let wrong_host = ("names no host", fix);
-    // `url` normalises the host in the same way as for references.
+    // The pattern's host is parsed by `url`, so that it is normalised in the same way as the hosts of references.
     let (name, is_under) = split_wildcard(authority);
     let url = Url::parse(&format!("https://{name}/")).map_err(|_| wrong_host)?;
     if !url.username().is_empty() || url.password().is_some() || url.path() != "/" || name.contains('@') {
@@ -245,7 +246,7 @@ fn oci(rest: &str) -> Result<Sources, Problem> {
     }
     let (name, is_under) = split_wildcard(authority);
     let (host, port) = registry_host(name);
-    // As in Docker's tools, a repository without a user is an official image.
+    // A repository of Docker Hub without a user is an official image, as in Docker's tools.
     let is_official = is_docker_hub(&host, port) && !is_under && !path.contains('/') && path != "**";
     let path = if is_official {
         format!("library/{path}")

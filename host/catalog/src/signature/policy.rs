@@ -13,7 +13,7 @@ use crate::ModuleReference;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SignaturePolicy(Vec<SignatureRule>);
 
-/// A requirement for the sources that match a pattern.
+/// The requirement for the modules from sources that match a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignatureRule {
     pub source: SourcePattern,
@@ -26,7 +26,7 @@ pub const SIGNATURE_STATEMENT: &str = "https://sigstore.dev/cosign/sign/v1";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requirement {
-    /// One of these keys must have signed the module. Neither log nor certificate is needed.
+    /// One of these keys must have signed the module. The signature needs neither a log entry nor a certificate.
     Keys(PublicKeys),
     /// An identity that the trust root confirms must have signed the module.
     Keyless(Keyless),
@@ -113,13 +113,13 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// The requirements for a keyless signature. An authority of the trust root must have issued the certificate to the
-/// identity, and the certificate must have been valid when a log or timestamp authority of the trust root recorded the
-/// signature.
+/// The requirements for a keyless signature. An authority of the trust root must have issued the signature's
+/// certificate to the identity. The certificate must have been valid when a log or timestamp authority of the trust
+/// root recorded the signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyless {
     pub trust_root: TrustRoot,
-    /// The required signer, which is an e-mail address or URI in the certificate.
+    /// The identity of the required signer, which is an e-mail address or URI in the certificate.
     pub identity: IdentityPattern,
     /// The required issuer of the identity.
     pub issuer: IssuerUrl,
@@ -129,7 +129,8 @@ pub struct Keyless {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certified {
     pub certificate: SigningCertificate,
-    /// The trust root for the signature's log entry. The certificate must have been valid at the time of the entry.
+    /// The trust root with which the signature's log entry is verified. The certificate must have been valid at the
+    /// time of the entry.
     pub trust_root: Option<TrustRoot>,
     /// Whether a signature without a log entry is refused.
     pub must_be_logged: bool,
@@ -139,8 +140,8 @@ pub struct Certified {
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub struct IssuerUrl(String);
 
-/// An identity, or a pattern of identities. In a pattern, `*` matches any characters except `/`, and `**`, which must
-/// be a whole part, matches any number of parts.
+/// An identity, or a pattern of identities. In a pattern, `*` matches any characters except `/`. `**` must be a whole
+/// part, and matches any number of parts.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub struct IdentityPattern(Glob);
 
@@ -170,7 +171,7 @@ impl FromStr for IdentityPattern {
 }
 
 impl IssuerUrl {
-    /// Returns the URL exactly as it was written.
+    /// Returns the URL of the issuer exactly as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -180,7 +181,7 @@ impl FromStr for IssuerUrl {
     type Err = InvalidPattern;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // Issuers are compared literally, so the text is kept: `url` would append a `/`.
+        // The text of the issuer is kept, because issuers are compared literally, and `url` would append a `/`.
         match Url::parse(text) {
             Ok(url) if matches!(url.scheme(), "https" | "http") => Ok(Self(text.to_owned())),
             _ => Err(InvalidPattern {

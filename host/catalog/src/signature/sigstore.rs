@@ -84,7 +84,8 @@ pub(super) fn by_identity(
     let opened = ParsedSignature::new(found)?;
     let bundle = opened.bundle.as_ref().ok_or(Refusal::NoCertificate)?;
     let certificate = bundle.signing_certificate().ok_or(Refusal::NoCertificate)?;
-    // The artifact in the bundle is checked first, so that the signature of another module gets its own error.
+    // The signed digest in the bundle is compared first, so that a signature of another module gets an error of its
+    // own.
     opened.signed.check_subject(artifact)?;
     let message = opened.signed.content(artifact);
     let root = &keyless.trust_root;
@@ -123,7 +124,7 @@ pub(super) fn by_certificate(
     artifact: &[u8],
 ) -> Result<Verified, Refusal> {
     let certificate = &certified.certificate;
-    // The policy's certificate replaces the registry's, because the log entry must be for the policy's certificate.
+    // The certificate that was found with the signature is replaced with the policy's, for which the log entry must be.
     let mut found = found.clone();
     if let FoundSignature::SimpleSigning {
         certificate: given,
@@ -147,7 +148,7 @@ pub(super) fn by_certificate(
     let logged = opened.bundle.as_ref().filter(of_certificate);
     match (logged, &certified.trust_root) {
         (Some(bundle), Some(root)) => {
-            // The certificate's chain was verified when the requirement was read.
+            // The chain is skipped here, because it was verified when the requirement was read.
             let policy = VerificationPolicy::any_identity().skip_certificate_chain();
             root.verifier()
                 .verify(opened.signed.content(artifact), bundle, &policy)
@@ -196,8 +197,8 @@ fn untrusted(error: &CertificateError) -> Refusal {
     }
 }
 
-/// Returns a refusal if the log time is outside the certificate's validity. The verifier does not distinguish this from
-/// other invalid chains.
+/// Returns a refusal if the log time is outside the certificate's validity. This is checked separately because the
+/// verifier reports it as an invalid chain.
 fn expired(bundle: &Bundle, certificate: &DerCertificate) -> Option<Refusal> {
     let certificate = parse_certificate_info(certificate).ok()?;
     let (not_before, not_after) = (certificate.not_before, certificate.not_after);

@@ -10,14 +10,14 @@ use url::Host;
 use super::SignatureError;
 use crate::{ModuleReference, OciReference};
 
-/// The normalised source of a reference, so that another spelling cannot bypass a rule.
+/// Where a module comes from, in a normalised form, so that another spelling of a reference cannot bypass a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     pub(super) scheme: Scheme,
-    /// The host in lower case, and the port; `None` for a file.
+    /// The host of the source in lower case, and the port; `None` for a file.
     pub(super) authority: Option<(String, u16)>,
-    /// The path. The path of a file is absolute, without symbolic links; the path of a URL has no leading `/` and no
-    /// escapes.
+    /// The path of the source. The path of a file is absolute and has no symbolic links. The path of a URL has no
+    /// leading `/` and no escapes.
     pub(super) path: String,
 }
 
@@ -31,12 +31,12 @@ pub(super) enum Scheme {
 /// The default port of https, also for registries.
 const DEFAULT_PORT: u16 = 443;
 
-/// The canonical name of Docker Hub, which has several names.
+/// The canonical name of Docker Hub, which stands for all its names.
 const DOCKER_HUB: &str = "docker.io";
 
 impl Source {
-    /// Determines the source of a reference. For a file, symbolic links are followed; the caller must read the file at
-    /// the resulting [path](Self::path), so that it reads the file that the rule was chosen for.
+    /// Determines the source of a reference. The symbolic links of a file are followed. The caller must read the file
+    /// at the resulting [path](Self::path), because the rule is chosen for that file.
     ///
     /// # Errors
     ///
@@ -94,10 +94,10 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
                 if !rest.components().all(|part| matches!(part, Component::Normal(_))) {
                     return Err(io::ErrorKind::NotFound.into());
                 }
-                // The parts are joined one by one, because joining an empty path would append a `/`.
+                // The parts are joined one by one, because `join` would append a `/` if there are none.
                 return Ok(rest.components().fold(base, |path, part| path.join(part)));
             }
-            // A missing file is accepted, but a dangling link is an error.
+            // The file or its directory may be missing, but a symbolic link whose target is missing is an error.
             Err(error) if error.kind() != io::ErrorKind::NotFound || ancestor.is_symlink() => {
                 return Err(error);
             }
@@ -112,7 +112,8 @@ pub(super) fn canonical_host(host: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
 
-/// Removes the leading `/` of a path and decodes its escapes, because servers treat `%61` and `a` alike.
+/// Normalises the path of a URL: removes the leading `/` and decodes escapes, because servers treat `%61` and `a`
+/// alike.
 fn https_path(path: &str) -> Result<String, &'static str> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let mut parts = Vec::new();
@@ -131,7 +132,7 @@ fn https_path(path: &str) -> Result<String, &'static str> {
     Ok(parts.join("/"))
 }
 
-/// Returns the host and port of a registry. All names of Docker Hub give the same result.
+/// Returns the host and port of a registry. The result is the same for all names of Docker Hub.
 pub(crate) fn registry_host(registry: &str) -> (String, u16) {
     let (host, port) = match registry.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, port.parse().unwrap_or(DEFAULT_PORT)),
@@ -145,12 +146,13 @@ pub(crate) fn registry_host(registry: &str) -> (String, u16) {
     }
 }
 
-/// Returns whether the result of [`registry_host`] is Docker Hub.
+/// Returns whether this host and port are Docker Hub's. They must come from [`registry_host`].
 pub(crate) fn is_docker_hub(host: &str, port: u16) -> bool {
     (host, port) == (DOCKER_HUB, DEFAULT_PORT)
 }
 
-/// Returns the path of a repository. On Docker Hub, names without a user are official images in `library/`.
+/// Returns the path of a repository. On Docker Hub, a repository without a user is an official image, whose path begins
+/// with `library/`.
 pub(crate) fn repository_path(host: &str, port: u16, reference: &OciReference) -> String {
     let repository = reference.repository();
     if is_docker_hub(host, port) && !repository.contains('/') {
@@ -192,7 +194,7 @@ mod tests {
         );
         assert_ne!(place("https://example.com/a"), place("https://example.com/A"));
         assert_ne!(place("oci://example.com/a"), place("oci://example.com:5000/a"));
-        // Only Docker Hub has official images, not a registry on another port of the host.
+        // Port 5000 of the host is another registry than Docker Hub, without official images.
         assert_ne!(
             place("oci://docker.io:5000/a"),
             place("oci://docker.io:5000/library/a")

@@ -14,7 +14,7 @@ pub struct SignedModule<'a> {
     pub digest: Digest,
 }
 
-/// The result of a successful signature check.
+/// Why a module was accepted: the result of a successful signature check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, derive_more::Display)]
 #[serde(tag = "by", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Verified {
@@ -36,13 +36,13 @@ pub enum Verified {
         issuer: String,
         /// The earliest time at which a log or timestamp authority recorded the signature, in RFC 3339.
         signed_at: String,
-        /// The index of the entry in the transparency log.
+        /// The index of the signature's entry in the transparency log.
         log_index: Option<u64>,
     },
 }
 
 /// Checks whether one of the signatures satisfies the requirement. The check needs no network. It uses the clock only
-/// to refuse log times in the future, so a valid signature stays valid after its certificate has expired.
+/// to refuse log times in the future, so a signature stays valid after its certificate has expired.
 ///
 /// # Errors
 ///
@@ -105,7 +105,8 @@ pub(crate) fn valid_signature(
 }
 
 impl<'a> SignedModule<'a> {
-    /// Returns the signed bytes: the manifest if the module is from a registry, or else the module.
+    /// Returns the bytes that a signature of the module must cover: its manifest if the module is from a registry, or
+    /// else the module.
     fn artifact(&self, material: &'a Material) -> Result<&'a [u8], SignatureError> {
         let ModuleReference::Oci(reference) = self.reference else {
             return Ok(self.module);

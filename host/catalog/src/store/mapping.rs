@@ -3,8 +3,8 @@
 use std::path::Path;
 
 /// Returns whether files of this directory can be mapped for execution and stay readable even if another program
-/// removes them. Files on network storage do not stay readable: the process would be killed when it uses a page of a
-/// removed file.
+/// removes them. Files on network storage do not: when another program has removed such a file, a process that uses one
+/// of its pages is killed.
 #[cfg(target_os = "linux")]
 pub(super) fn is_safe_in(directory: &Path) -> bool {
     use rustix::fs::{StatVfsMountFlags, statfs, statvfs};

@@ -3,7 +3,7 @@ use std::{collections::HashSet, fs, path::PathBuf};
 use super::{CompiledKey, Kind, Store, files_in};
 use crate::Digest;
 
-/// The entries that pruning must not remove.
+/// The entries of the store that are in use, so that pruning must not remove them.
 #[derive(Clone, Debug, Default)]
 pub struct InUse {
     pub modules: HashSet<Digest>,
@@ -28,7 +28,7 @@ impl Store {
             .chain(in_use.compiled.iter().map(|key| (Kind::Compiled, key.0)))
             .map(|(kind, name)| self.path(kind, name))
             .collect();
-        // Temporary files and partial downloads are removed by rules of their own.
+        // Temporary files and partial downloads are not pruned, because `sweep` removes them.
         let mut entries: Vec<_> = [Kind::Module, Kind::Compiled, Kind::Resolution, Kind::Signature]
             .into_iter()
             .flat_map(|kind| files_in(&self.directory_of(kind)))

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use super::{Kind, Store, remove_damaged};
 use crate::{Digest, Error, ModuleReference, signature::Blob};
 
-/// The digest to which a URL or a tag was resolved.
+/// The record of the module to which a URL or a tag was resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolution {
     pub module: Digest,
     /// The digest and the exact bytes of the manifest, if the module is from a registry.
     pub manifest: Option<(Digest, Bytes)>,
-    /// The server's validator of this version (`ETag`), if the module is from a URL.
+    /// The validator (`ETag`) that the server sent for this version, if the module is from a URL.
     pub validator: Option<String>,
     /// The time at which the reference was last resolved.
     pub resolved: SystemTime,
@@ -28,12 +28,12 @@ struct Record {
 }
 
 impl Store {
-    /// Reads the last resolution of this reference.
+    /// Reads the record of the last resolution of this reference.
     pub fn resolution(&self, reference: &ModuleReference) -> Option<Resolution> {
         self.record(reference, name(reference))
     }
 
-    /// Reads the resolution of this reference to this module, even if the reference was later resolved to another
+    /// Reads the record that this reference was resolved to this module, even if it was later resolved to another
     /// module.
     pub fn resolution_to(&self, reference: &ModuleReference, module: Digest) -> Option<Resolution> {
         self.record(reference, name_with(reference, module))

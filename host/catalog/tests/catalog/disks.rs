@@ -1,5 +1,5 @@
-//! Tests with full and read-only disks. Each test runs itself again in a new mount namespace, where any user may mount
-//! if the kernel allows it.
+//! Tests the store on full and read-only disks. Each test runs itself again in a new mount namespace, where any user
+//! may mount if the kernel allows it.
 
 use std::{env, fs, io, path::Path, process::Command};
 
@@ -11,11 +11,11 @@ use crate::{
     site::Site,
 };
 
-/// The environment variable with the mounted directory, which is set only in the second run.
+/// The environment variable that contains the mounted directory. It is set only when a test runs itself again.
 const MOUNTED: &str = "ADMITTANCE_TEST_MOUNTED";
 
-/// In the second run, returns the mounted directory. In the first run, executes these shell commands, in which `$at` is
-/// the directory, and then starts the second run.
+/// Returns the mounted directory if the test was run by itself. Otherwise, executes these shell commands, in which
+/// `$at` is the directory, and runs the test again.
 fn mounted(test: &str, at: &Path, commands: &str) -> Option<std::path::PathBuf> {
     if let Some(at) = env::var_os(MOUNTED) {
         return Some(at.into());
@@ -89,7 +89,7 @@ async fn a_full_disk_is_reported_and_retried() {
             .await
             .unwrap_err(),
     );
-    // The failed attempts have left no files, and existing entries are intact.
+    // The attempts that failed have left no files in the store.
     for kind in ["temporary", "partial", "modules", "resolved"] {
         assert_eq!(scene.kept(kind), [""; 0], "{kind}");
     }
@@ -125,7 +125,7 @@ async fn a_read_only_store_serves_its_entries() {
     if env::var_os(MOUNTED).is_none() {
         let store = Store::open(directory.path()).unwrap();
         store.keep_compiled(key("kept"), b"code", b"").unwrap();
-        // The directory of one kind of entries may be missing.
+        // The store must open although one of its directories is missing and cannot be created.
         fs::remove_dir(directory.path().join("partial")).unwrap();
     }
     let mount = "mount --bind \"$at\" \"$at\"; mount -o remount,bind,ro \"$at\"";

@@ -29,7 +29,7 @@ async fn a_url_is_fetched_again_only_on_request() {
         Some(FetchProgress::Finished)
     ));
 
-    // The module comes from the store, even for a program that starts later.
+    // A program that starts later takes the module from the store, without asking the server.
     site.put("/a.wasm", &second, Some("\"2\""));
     let module = scene.obtain(&scene.catalog(), &url).await.unwrap();
     assert_eq!(module.digest(), Digest::of(&first));
@@ -49,7 +49,7 @@ async fn a_url_is_fetched_again_only_on_request() {
         .collect();
     assert_eq!(known, [None, Some("\"1\"".to_owned()), Some("\"2\"".to_owned())]);
 
-    // The previous module stays in the store for a rollback.
+    // The store keeps the first module, so that a rollback to it is possible.
     let reference: ModuleReference = url.parse().unwrap();
     let module = catalog.load_stored(&reference, Digest::of(&first)).await.unwrap();
     assert_eq!(module.bytes(), first.as_slice());
@@ -80,7 +80,7 @@ async fn a_pinned_module_in_the_store_causes_no_request() {
     for (path, freshness, received) in [
         ("/a.wasm", Freshness::PreferRecorded, 2),
         ("/a.wasm", Freshness::Resolve, 2),
-        // The module is published again under another URL.
+        // The server has the same module under another URL.
         ("/b.wasm", Freshness::PreferRecorded, 2),
     ] {
         let module = scene.obtain_as(&catalog, &site.url(path), right, freshness).await;
@@ -95,7 +95,8 @@ async fn an_interrupted_download_is_resumed() {
     let tag = Some("\"1\"");
     for (tag, pinned, faults, ranges) in [
         (tag, false, vec![Fault::Cut(MEGABYTE)], vec![None, Some(MEGABYTE)]),
-        // The connection breaks more often than attempts are allowed, but each attempt makes progress.
+        // The connection breaks more often than the number of attempts, but each attempt makes progress, and does not
+        // count.
         (
             tag,
             false,
@@ -104,7 +105,8 @@ async fn an_interrupted_download_is_resumed() {
                 .map(|index| Some(index * MEGABYTE / 4).filter(|start| *start > 0))
                 .collect(),
         ),
-        // Without a validator, only the pinned digest shows whether the server still has the same version.
+        // There is no validator. Only a pinned digest shows whether the server still has the same version, so only the
+        // second of these downloads is resumed.
         (None, false, vec![Fault::Cut(MEGABYTE)], vec![None, None]),
         (None, true, vec![Fault::Cut(MEGABYTE)], vec![None, Some(MEGABYTE)]),
         (
@@ -113,7 +115,7 @@ async fn an_interrupted_download_is_resumed() {
             vec![Fault::Cut(MEGABYTE)],
             vec![None, None],
         ),
-        // These servers ignore ranges or send the wrong one.
+        // The server ignores the range of the second request, or sends another range.
         (
             tag,
             false,
@@ -181,7 +183,8 @@ async fn a_partial_download_is_resumed_after_a_restart() {
                 .await;
         });
         wait.await.unwrap();
-        // Meanwhile, another process downloads the module separately, and both downloads succeed.
+        // While the first download is stalled, another process downloads the module. It does not wait for the first
+        // one.
         let other = scene
             .obtain(&scene.catalog(), &site.url("/a.wasm"))
             .await
@@ -190,7 +193,7 @@ async fn a_partial_download_is_resumed_after_a_restart() {
         task.abort();
         assert!(task.await.unwrap_err().is_cancelled());
 
-        // The program restarts with the partial download on disk.
+        // The program starts again, and finds the partial download on disk.
         std::fs::remove_dir_all(scene.path("store/resolved")).unwrap();
         let store = admittance_catalog::Store::open(scene.path("store")).unwrap();
         let mut config = scene.config.clone();
@@ -204,7 +207,7 @@ async fn a_partial_download_is_resumed_after_a_restart() {
         assert!(module.bytes() == if changed { &next } else { &bytes }.as_slice());
         let received = site.received();
         let last = &received.last().unwrap().headers;
-        // The buffered bytes, less than 256 KiB, are lost.
+        // Up to 256 KiB were buffered, but not yet written to disk, so they are downloaded again.
         let start: usize = last["range"]
             .trim_matches(|c: char| !c.is_ascii_digit())
             .parse()
@@ -219,13 +222,13 @@ async fn a_partial_download_is_resumed_after_a_restart() {
 #[tokio::test]
 async fn server_faults_are_retried_or_reported() {
     let bytes = component(100_000, 1);
-    // (faults, number of requests, final error)
+    // (faults of the server, expected number of requests, expected final error or `None` for success)
     for (faults, received, expected) in [
         (vec![Fault::Status(503, None)], 2, None),
         (vec![Fault::Status(500, None), Fault::Cut(10)], 3, None),
         (vec![Fault::Status(429, Some("1"))], 2, None),
         (vec![Fault::Stall(10)], 2, None),
-        // The server requests a longer pause than is allowed.
+        // The server requests a pause that is longer than the limit, so the request is not retried.
         (
             vec![Fault::Status(429, Some("3600"))],
             1,
@@ -309,7 +312,7 @@ async fn server_faults_are_retried_or_reported() {
     }
 }
 
-/// A CDN in front of a registry sets a cookie and redirects, to test whether the client stores cookies.
+/// A CDN in front of a registry may set a cookie and redirect, to see whether the client returns the cookie.
 #[tokio::test]
 async fn a_cookie_is_sent_only_to_its_origin() {
     let scene = Scene::new();
@@ -339,7 +342,7 @@ async fn a_cookie_is_sent_only_to_its_origin() {
     let expected = [None, Some("seen=1"), Some("seen=2"), Some("seen=2; more=a=b")];
     assert_eq!(cookies(&site), expected.map(|cookie| cookie.map(str::to_owned)));
     assert_eq!(cookies(&other), [None]);
-    // The next request starts without cookies.
+    // Cookies belong to one request, so the next request starts without them.
     let (catalog, url) = (scene.catalog(), site.url("/a.wasm"));
     let again = scene.obtain_as(&catalog, &url, None, Freshness::Resolve).await;
     again.unwrap();
@@ -405,7 +408,7 @@ async fn concurrent_requests_for_a_module_share_one_fetch() {
     let site = Site::start(&scene.authority).await;
     let bytes = component(MEGABYTE, 1);
     site.put("/a.wasm", &bytes, None);
-    // The first fetch fails, and all waiting tasks get its error.
+    // In the first round, the fetch fails, and all waiting tasks get its error.
     for (faults, received) in [(vec![Fault::Status(410, None)], 1), (Vec::new(), 2)] {
         let catalog = scene.catalog();
         let failing = !faults.is_empty();

@@ -1,4 +1,4 @@
-//! Tests of reading container images from a real registry, as policies do.
+//! Tests of reading container images from a real registry, as Kubewarden policies do.
 
 use std::{collections::BTreeMap, env::consts};
 
@@ -84,7 +84,7 @@ async fn manifests_and_configurations_of_images_are_read() {
     let error = images.manifest(&image(&registry, "none")).await.unwrap_err();
     assert!(error.to_string().contains("no such artifact"), "{error}");
 
-    // The results are still cached, so no registry is needed.
+    // The results are cached, so they can be read although the registry has stopped.
     let kept = image(&registry, "1");
     let gone = image(&registry, "other");
     drop(registry);
@@ -139,7 +139,7 @@ async fn signatures_of_images_are_verified() {
         kept.signed(&image, &by(&[&signer], &[("env", "test")])).await,
         "found: none",
     );
-    // If several keys are required, each must have signed the image.
+    // If several keys are named, each of them must have signed the image.
     says(
         kept.signed(&image, &by(&[&other], &[])).await,
         "it needs a signature by the key",
@@ -166,7 +166,7 @@ async fn signatures_of_images_are_verified() {
         };
         says(kept.signed(&image, &signers).await, part);
     }
-    // A certificate's owner may be the required signer.
+    // The next cases require a signature by the owner of a certificate.
     let (authority, stranger) = (CodeAuthority::new(), CodeAuthority::new());
     let certified = |certificate: String, chain: Option<Vec<String>>, must_be_logged| Signers {
         all: vec![Signer::Certificate {

@@ -1,4 +1,4 @@
-//! Tests of modules from files, real HTTPS servers and real registries, and of the store.
+//! Tests of obtaining modules from files, real HTTPS servers and real registries, and of the store.
 
 #![expect(
     clippy::unwrap_used,

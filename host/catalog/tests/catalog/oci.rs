@@ -42,7 +42,7 @@ async fn a_tag_is_resolved_again_only_on_request() {
         (&tag, None, Freshness::PreferRecorded, pushed.module),
         (&tag, None, Freshness::Resolve, moved.module),
         (&tag, None, Freshness::PreferRecorded, moved.module),
-        // The store still has the tag's first resolution, to the pinned module.
+        // The tag has moved, but the store has the pinned module and knows that the tag led to it.
         (&tag, Some(pushed.module), Freshness::Resolve, pushed.module),
         (&old, None, Freshness::Resolve, pushed.module),
         (
@@ -60,7 +60,7 @@ async fn a_tag_is_resolved_again_only_on_request() {
         .unwrap_err();
     assert!(matches!(error, Error::DigestMismatch { .. }), "{error}");
 
-    // All modules are in the store, so no registry is needed.
+    // The store has all modules, so they can be obtained although the registry has stopped.
     drop(registry);
     for reference in [&tag, &old, &by_digest] {
         get(reference, None, Freshness::PreferRecorded).await.unwrap();
@@ -136,7 +136,8 @@ async fn a_reference_to_an_index_resolves_to_its_wasm_entry() {
     }
 }
 
-/// `wash push` used the media type of the row `component`. Istio and Envoy Gateway use images of the compat variant.
+/// Older versions of `wash push` used the media type of the row `component`. Istio and Envoy Gateway use images of the
+/// compat variant.
 #[tokio::test]
 async fn modules_with_older_media_types_or_in_archives_are_obtained() {
     let mut scene = Scene::new();
@@ -201,7 +202,7 @@ async fn modules_with_older_media_types_or_in_archives_are_obtained() {
             "is not a WebAssembly module",
         ),
         ("cut", cut, "its layer cannot be unpacked"),
-        // This archive of about 1 KiB unpacks to more than the limit.
+        // This archive has about 1 KiB, but its content exceeds the limit.
         (
             "large",
             archive(&[("plugin.wasm", &[0; 60_000])]),
@@ -257,7 +258,8 @@ async fn modules_are_obtained_from_a_registry_that_requires_tls_and_a_password()
     assert!(error.contains("was refused as the user `ada`"), "{error}");
     assert!(!error.contains("wrong"), "{error}");
 
-    // These credentials are only for the repository.
+    // The correct credentials are stored for the repository, and wrong ones for the registry and for another
+    // repository.
     let user = json!({"username": USER.0, "password": USER.1});
     let other = json!({"username": "ada", "password": "wrong"});
     let (of_repository, beside) = (format!("{}/a", registry.name), format!("{}/b", registry.name));
@@ -269,7 +271,8 @@ async fn modules_are_obtained_from_a_registry_that_requires_tls_and_a_password()
         bytes.as_slice()
     );
 
-    // TLS is optional for a registry on this machine, but a wrong certificate is not accepted.
+    // The registry is on this machine, so it may be used without TLS. But if it uses TLS, its certificate must be
+    // trusted.
     let mut config = scene.config.clone();
     config.network.ca = None;
     config.store = None;
@@ -278,7 +281,7 @@ async fn modules_are_obtained_from_a_registry_that_requires_tls_and_a_password()
     assert!(matches!(error, Error::Tls { .. }), "{error}");
 }
 
-/// The environment variable that marks the second run, whose `PATH` contains the credential helpers.
+/// The environment variable that is set when the test runs itself again. Then `PATH` contains the credential helpers.
 const HELPED: &str = "ADMITTANCE_TEST_HELPED";
 
 #[tokio::test]
@@ -384,14 +387,15 @@ async fn modules_are_pushed_and_obtained_with_the_tokens_that_a_registry_require
     assert_eq!(
         received,
         [
-            // The first request has no credentials. Then the push and the pull each request a token.
+            // The first request has no credentials, and its challenge is for read access. Then the push and the pull
+            // each request a token.
             "repository:plugins/a:pull",
             "repository:plugins/a:pull,push",
             "repository:plugins/a:pull",
         ]
     );
 
-    // An expired token is replaced.
+    // All tokens that the server issues are expired at first. After it issues valid ones, requests succeed.
     *tokens.life.lock().unwrap() = -300;
     let late = scene.catalog();
     let error = scene
@@ -405,7 +409,7 @@ async fn modules_are_pushed_and_obtained_with_the_tokens_that_a_registry_require
         .await
         .unwrap();
 
-    // `docker login` stores this if the registry issues an identity token.
+    // `docker login` stores an identity token in this form if the registry issues one.
     scene.docker_config(&json!({"auths": {&registry.name: {"identitytoken": IDENTITY_TOKEN}}}));
     scene
         .obtain_as(&scene.catalog(), &reference, None, Freshness::Resolve)
@@ -465,7 +469,7 @@ async fn an_artifact_without_a_module_is_refused() {
         "{error}"
     );
 
-    // The registry sends content that does not have the requested digest.
+    // The registry's blob is changed, so it does not have the requested digest.
     let blob = registry.blob(&pushed.module.to_string());
     let mut bytes = fs::read(&blob).unwrap();
     bytes[50_000] ^= 1;

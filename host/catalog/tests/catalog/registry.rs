@@ -14,7 +14,7 @@ use tokio::{
     process::{Child, Command},
 };
 
-/// The environment variable with the path of `docker-registry`. Without it, `PATH` is searched.
+/// The environment variable that contains the path of `docker-registry`. Without it, the program is searched in `PATH`.
 const PROGRAM: &str = "ADMITTANCE_TEST_REGISTRY";
 
 /// A timeout that is long enough for a busy machine.
@@ -22,14 +22,14 @@ const NEVER: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) enum Access<'a> {
-    /// Anyone may read and write.
+    /// Anyone may read from the registry and write to it.
     Open,
-    /// Basic authentication as the user `ada` with the password `open sesame`.
+    /// The registry requires basic authentication, as the user `ada` with the password `open sesame`.
     Basic,
-    /// Bearer tokens that a token server issues.
+    /// The registry requires bearer tokens, which a token server issues.
     Token {
         realm: &'a str,
-        /// The PEM certificate of the key that signs the tokens.
+        /// The PEM certificate of the key with which the token server signs tokens.
         signed_by: &'a str,
     },
 }
@@ -40,7 +40,7 @@ pub(crate) const USER: (&str, &str) = ("ada", "open sesame");
 /// The output of `htpasswd -nbB -C 5 ada "open sesame"`.
 const HTPASSWD: &str = "ada:$2b$05$abcdefghijklmnopqrstuupx2xBUC4954936wVIjyyPHmUBFu0wCW\n";
 
-/// A running registry, which is stopped and deleted on drop.
+/// A running registry. When it is dropped, it is stopped and its files are deleted.
 #[derive(Debug)]
 pub(crate) struct Registry {
     /// The host and port of the registry.
@@ -81,7 +81,8 @@ impl Registry {
             panic!("docker-registry ended:\n{before}");
         };
         let name = tokio::time::timeout(NEVER, listening).await.unwrap();
-        // The registry's output is read, because a full pipe would block the registry, and a closed one would end it.
+        // The registry's output is read to its end, because the registry would block on a full pipe and exit on a
+        // closed one.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Self {
             name,

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::{authority::Authority, registry::USER};
 
-/// A CA, a store's directory, and a configuration that uses both and retries without pauses.
+/// A CA, the directory of a store, and the configuration of a catalog that uses both and retries without pauses.
 pub(crate) struct Scene {
     pub(crate) authority: Authority,
     pub(crate) directory: TempDir,
@@ -104,7 +104,7 @@ impl Scene {
         retries.collect()
     }
 
-    /// Returns the file names in one directory of the store.
+    /// Returns the names of the files in the store's directory for this kind of entries.
     pub(crate) fn kept(&self, kind: &str) -> Vec<String> {
         let entries = fs::read_dir(self.store().directory().join(kind)).unwrap();
         let mut names: Vec<_> = entries
@@ -115,10 +115,10 @@ impl Scene {
     }
 }
 
-/// Returns a component of this many bytes, with content that depends on `seed`.
+/// Returns a component of this size in bytes, with content that depends on `seed`.
 pub(crate) fn component(size: usize, seed: u8) -> Vec<u8> {
     let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
-    // The component is filled up with a custom section, whose name is empty and whose header has five bytes.
+    // A custom section fills the rest of the component. Its header has five bytes, and its empty name has one.
     let content = size - bytes.len() - 1 - 5;
     bytes.push(0);
     for shift in [0, 7, 14, 21, 28] {
@@ -126,7 +126,7 @@ pub(crate) fn component(size: usize, seed: u8) -> Vec<u8> {
         bytes.push((content >> shift) as u8 & 0x7f | more);
     }
     bytes.push(0);
-    // The bytes vary, so that a misplaced byte changes the content.
+    // The bytes vary, so that the content differs if bytes are in the wrong place.
     bytes.extend((1..content).map(|index| (index / 251) as u8 ^ seed));
     assert_eq!(bytes.len(), size);
     bytes

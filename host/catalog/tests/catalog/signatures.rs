@@ -1,4 +1,4 @@
-//! Tests of where the catalog finds signatures, and of how the store saves them.
+//! Tests of where the catalog finds the signatures of modules, and of how the store saves them.
 
 use admittance_catalog::{
     Digest, Error, Freshness, ModuleReference,
@@ -44,7 +44,7 @@ impl Signer {
         STANDARD.encode(key.sign(&random, bytes).unwrap())
     }
 
-    /// Returns a rule that requires this key for `source`.
+    /// Returns a rule that requires modules from `source` to be signed with this key.
     fn required_of(&self, source: &str) -> SignatureRule {
         let key = PublicKey::from_pem(&self.public_key()).unwrap();
         SignatureRule {
@@ -90,7 +90,7 @@ async fn signatures_next_to_a_url_are_found() {
     assert!(error.contains("is not signed"), "{error}");
     assert_eq!(received(), paths);
 
-    // The first signature is by a wrong key, and its replacement by the right one. The module is downloaded only once.
+    // The module has a signature by a wrong key, and then one by the right key. It is downloaded once for both.
     let reference: ModuleReference = url.parse().unwrap();
     site.put("/a.wasm.sig", Signer::new().sign(&bytes).as_bytes(), None);
     let error = scene.obtain(&catalog, &url).await.unwrap_err();
@@ -112,7 +112,7 @@ async fn signatures_next_to_a_url_are_found() {
     let described = catalog.signatures(&module, &|_| {}).await.unwrap();
     assert_eq!(described.len(), 1);
 
-    // Signatures are stored with the module, and checked again at every start.
+    // At the next start, the stored signature is checked, and nothing is requested.
     let before = received().len();
     let again = scene.obtain(&scene.catalog(), &url).await.unwrap();
     assert_eq!(again.verified(), module.verified());
@@ -135,7 +135,8 @@ async fn signatures_next_to_a_url_are_found() {
 
 #[tokio::test]
 async fn signatures_in_a_registry_are_found() {
-    // The signature has cosign's tag, or is a referrer in the fallback index for registries without the referrers API.
+    // The signature has the tag that cosign derives, or it is in the index of referrers that registries without the
+    // referrers API have.
     for is_referrer in [false, true] {
         let mut scene = Scene::new();
         let registry = Registry::start(Access::Open, None).await;
@@ -183,7 +184,7 @@ async fn signatures_in_a_registry_are_found() {
             put_manifest(&registry, &format!("sha256-{hex}.sig"), &manifest).await;
         }
         let module = scene.obtain(&scene.catalog(), &reference).await.unwrap();
-        // The reference may name an index, although the signature covers the WebAssembly artifact in it.
+        // The signature covers the WebAssembly artifact, but the reference names an index that lists this artifact.
         let entry = json!({
             "mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": pushed.manifest.to_string(),
             "size": 2, "platform": {"os": "wasi", "architecture": "wasm"},
@@ -192,7 +193,7 @@ async fn signatures_in_a_registry_are_found() {
         let by_index = format!("oci://{}/plugins/a:2", registry.name);
         let module_of_index = scene.obtain(&scene.catalog(), &by_index).await.unwrap();
         assert_eq!(module_of_index.verified(), module.verified());
-        // Without the registry, the module can still be obtained at the next start and for a rollback.
+        // The registry has stopped, but the module can be obtained at the next start, and for a rollback.
         drop(registry);
         for pinned in [None, Some(module.digest())] {
             let again = scene

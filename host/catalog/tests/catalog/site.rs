@@ -1,4 +1,4 @@
-//! A real HTTPS server that serves files and can be told to fail.
+//! A real HTTPS server that serves files, and that fails when a test asks for it.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,17 +17,17 @@ use crate::authority::Authority;
 /// A fault in the response to one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// The connection closes after this many bytes of the body.
+    /// The server closes the connection after this number of bytes of the body.
     Cut(usize),
-    /// The server stops sending after this many bytes of the body.
+    /// The server stops sending after this number of bytes of the body, but keeps the connection open.
     Stall(usize),
-    /// The response has this status, and optionally `Retry-After`.
+    /// The response has this error status, and `Retry-After` if a value is given.
     Status(u16, Option<&'static str>),
-    /// The response has the whole body, although a range was requested.
+    /// The response contains the whole body, although a range was requested.
     Whole,
-    /// The response has a range that begins at another offset than requested.
+    /// The response contains a range, but it begins at another offset than the requested one.
     WrongPart,
-    /// The response has this wrong `Content-Length`.
+    /// The `Content-Length` of the response has this wrong value.
     Length(u64),
     /// The response has no `Content-Length`, and its body never ends.
     Endless,
@@ -70,7 +70,7 @@ impl Site {
                 let (site, acceptor) = (serving.clone(), acceptor.clone());
                 tokio::spawn(async move {
                     if let Ok(stream) = acceptor.accept(stream).await {
-                        // Some tests make the client disconnect.
+                        // A test may make the client disconnect, so errors are ignored.
                         let _ = site.serve(stream).await;
                     }
                 });
@@ -88,7 +88,7 @@ impl Site {
         self.state.lock().unwrap().files.insert(path.to_owned(), file);
     }
 
-    /// Answers the next requests with these faults, one fault per request.
+    /// Answers the next requests with these faults, one fault for each request.
     pub(crate) fn fail(&self, faults: impl IntoIterator<Item = Fault>) {
         self.state.lock().unwrap().faults.extend(faults);
     }
@@ -201,7 +201,7 @@ impl Site {
     }
 }
 
-/// Reads the header of a request; `None` if the client disconnected.
+/// Reads the header of a request; returns `None` if the client has disconnected.
 pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option<Received>> {
     let mut head = Vec::new();
     // The header is read byte by byte, so that the body stays in the stream.

@@ -1,4 +1,4 @@
-//! Tests of the store on disk after damage, crashes and pruning.
+//! Tests of the store on disk: damaged entries, crashes of programs, and pruning.
 
 use std::{
     collections::HashSet,
@@ -16,7 +16,7 @@ fn key(settings: &str) -> CompiledKey {
     CompiledKey::new(Digest::of("module"), settings, "engine")
 }
 
-/// Obtains a module from a new file with these bytes.
+/// Obtains a module from a new file that contains these bytes.
 async fn module(scene: &Scene, bytes: &[u8]) -> Module {
     let path = scene.path("module.wasm");
     fs::write(&path, bytes).unwrap();
@@ -24,7 +24,7 @@ async fn module(scene: &Scene, bytes: &[u8]) -> Module {
     scene.obtain(&scene.catalog(), &reference).await.unwrap()
 }
 
-/// Returns the path of the only file in one directory of the store.
+/// Returns the path of the only file in the store's directory for this kind of entries.
 fn only(scene: &Scene, kind: &str) -> std::path::PathBuf {
     let names = scene.kept(kind);
     assert_eq!(names.len(), 1, "{names:?}");
@@ -55,7 +55,7 @@ async fn a_store_entry_is_found_only_under_its_key() {
     store.insert_module(&kept).unwrap();
     assert_eq!(store.module(kept.digest()).unwrap(), "bytes");
     assert_eq!(store.module(Digest::of("other")), None);
-    // The file has changed, but a rollback still needs the earlier module.
+    // The reference now leads to a changed file. A rollback gets the first module from the store.
     let changed = module(&scene, b"changed").await;
     let recalled = scene
         .catalog()
@@ -126,7 +126,7 @@ fn files_of_killed_programs_are_removed_but_not_files_in_use() {
     for path in [&old, &used] {
         File::open(path).unwrap().set_modified(long_ago).unwrap();
     }
-    // A program locks each file that it writes or reads.
+    // The files `written` and `used` are locked, as by a program that writes or reads them, so they are not removed.
     let (writer, user) = (File::open(&written).unwrap(), File::open(&used).unwrap());
     writer.lock().unwrap();
     user.lock().unwrap();
@@ -147,7 +147,7 @@ async fn the_least_recently_used_entries_are_pruned_first() {
     }
     let old = module(&scene, &component(1000, 1)).await;
     store.insert_module(&old).unwrap();
-    // Reading an entry makes it recently used.
+    // The next steps make all entries old, and then read some of them, which makes these recently used.
     let now = SystemTime::now();
     for (age, kind) in [(50, "compiled"), (100, "modules")] {
         for name in scene.kept(kind) {

@@ -1,5 +1,5 @@
-//! A token server as Docker's registries use it. It accepts the password of one user and the identity token of
-//! another.
+//! A token server as Docker's registries use it. It accepts the password of one user, and the identity token of another
+//! user.
 
 use std::{
     net::SocketAddr,
@@ -33,7 +33,7 @@ pub(crate) const IDENTITY_TOKEN: &str = "of-a-login";
 pub(crate) struct Tokens {
     pub(crate) address: SocketAddr,
     signer: Arc<Signer>,
-    /// The validity of new tokens in seconds. A negative number makes them expired.
+    /// The validity of the tokens that the server issues, in seconds. If it is negative, they are expired.
     pub(crate) life: Arc<Mutex<i64>>,
     pub(crate) received: Arc<Mutex<Vec<String>>>,
 }
@@ -126,7 +126,7 @@ fn parameter(query: &str, name: &str) -> String {
 }
 
 impl Signer {
-    /// Returns a token for the scope `repository:name:actions` that the registry accepts.
+    /// Returns a token that the registry accepts for the scope `repository:name:actions`.
     fn token(&self, scope: &str, life: i64) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let now = i64::try_from(now).unwrap();
@@ -138,7 +138,8 @@ impl Signer {
             _ => json!([]),
         };
         let header = json!({"typ": "JWT", "alg": "ES256", "x5c": [STANDARD.encode(&self.certificate)]});
-        // The registry accepts clock differences of a minute.
+        // Tokens are issued in the past, so that they can have expired for longer than the clock difference of a minute
+        // that the registry tolerates.
         let claims = json!({
             "iss": "test", "sub": "ada", "aud": "test", "jti": "1", "access": access,
             "iat": now - 600, "nbf": now - 600, "exp": now + life,

@@ -1,4 +1,4 @@
-//! A certificate authority and a log like sigstore's, for one test. Their output is in cosign's older format.
+//! A certificate authority and a log like sigstore's, for one test. What they issue is in cosign's older format.
 
 use admittance_catalog::signature::{Blob, FoundSignature, TrustRoot};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -26,11 +26,11 @@ pub(crate) struct Authority {
     log: EcdsaKeyPair,
 }
 
-/// The properties of a certificate and of its log entry.
+/// The properties of a certificate to issue, and of its log entry.
 pub(crate) struct Request<'a> {
     pub(crate) identity: SanType,
     pub(crate) issuer: &'a str,
-    /// The beginning and the end of the certificate's validity, in seconds relative to [`SIGNED_AT`].
+    /// When the certificate becomes valid and when it expires, in seconds relative to [`SIGNED_AT`].
     pub(crate) validity: (i64, i64),
     pub(crate) logged_at: i64,
     pub(crate) usage: ExtendedKeyUsagePurpose,
@@ -48,7 +48,7 @@ impl Default for Request<'_> {
     }
 }
 
-/// A signature layer as `cosign sign` adds it for a manifest.
+/// A layer with a signature, as `cosign sign` adds it for a manifest.
 #[derive(Clone)]
 pub(crate) struct Signed {
     pub(crate) payload: String,
@@ -123,7 +123,7 @@ impl Authority {
     /// Creates the log's promise that it recorded the signature at this time.
     pub(crate) fn promise(&self, payload: &str, signature: &str, certificate: &str, at: i64) -> Value {
         let digest = digest::digest(&digest::SHA256, payload.as_bytes());
-        // RFC 8785 requires the members in the order of their names.
+        // RFC 8785 requires the members to be in the order of their names.
         let body = json!({
             "apiVersion": "0.0.1",
             "kind": "hashedrekord",
@@ -166,7 +166,7 @@ impl Signed {
     }
 }
 
-/// The beginning of the DER form of a P-256 public key; the point follows it.
+/// The bytes that begin the DER form of every P-256 public key. The point of the key follows them.
 const P256_KEY: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
     0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,

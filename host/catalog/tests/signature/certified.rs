@@ -12,7 +12,7 @@ use crate::{
     subject::{check_artifact, detached, fixture, manifest, outcome, text},
 };
 
-/// A validity of almost a hundred years, in seconds relative to the signing.
+/// A validity of almost a hundred years: its begin and end, in seconds relative to the signing.
 const LONG: (i64, i64) = (-60, 3_000_000_000);
 const ENDED: (i64, i64) = (-60, 540);
 

@@ -1,4 +1,4 @@
-//! Tests of keyless signatures whose certificates the trust root's authority issued.
+//! Tests of keyless signatures, whose certificates were issued by the authority of the trust root.
 
 use admittance_catalog::{
     Digest,

@@ -1,4 +1,4 @@
-//! Tests of signatures next to a file.
+//! Tests of signatures in files next to a module's file.
 
 use std::os::unix::fs::symlink;
 
@@ -33,7 +33,7 @@ fn signatures_are_found_next_to_a_link_and_to_its_target() {
 
     std::fs::write(root.join("versions/module-1.wasm.sig"), fixture("p256.sig")).unwrap();
     assert!(outcome(check(&required, &reference, &module(), &look())).starts_with("by the key"));
-    // Signatures next to the symbolic link are found too.
+    // The signature is next to the symbolic link, not next to its target, and is found there.
     std::fs::write(root.join("module.wasm.sig"), fixture("p256.sig")).unwrap();
     std::fs::write(root.join("module.wasm.sigstore.json"), "{}").unwrap();
     let found = look();

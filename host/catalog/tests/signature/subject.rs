@@ -1,4 +1,4 @@
-//! The signed content in these tests, and functions that check signatures.
+//! The content that is signed in these tests, and functions that check its signatures.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub(crate) fn text(name: &str) -> String {
     String::from_utf8(fixture(name)).unwrap()
 }
 
-/// Returns the module that the fixtures sign.
+/// Returns the module that was signed for the fixtures.
 pub(crate) fn module() -> Vec<u8> {
     fixture("module.wasm")
 }
@@ -78,7 +78,7 @@ pub(crate) fn check_artifact(
     check(requirement, &reference, &module(), &material)
 }
 
-/// Checks signatures after a round trip through the store's format.
+/// Converts the signatures to the store's format and back, and then checks them.
 pub(crate) fn check(
     requirement: &Requirement,
     reference: &ModuleReference,
@@ -95,7 +95,7 @@ pub(crate) fn check(
     verify(requirement, subject, &material)
 }
 
-/// Describes the valid signature, or the reason for refusing each signature.
+/// Describes the valid signature, or why each signature was refused.
 pub(crate) fn outcome(result: Result<Verified, SignatureError>) -> String {
     match result {
         Ok(verified) => verified.to_string(),

@@ -59,7 +59,8 @@ async fn a_plugins_verdict_becomes_the_response() {
 
 #[tokio::test]
 async fn without_address_space_for_the_pool_each_call_maps_its_own_memory() {
-    // 20,000 calls with up to four memories each would need 320 TiB of address space, but a process has only 128 TiB.
+    // The sandbox starts although 20,000 calls with up to four memories each would need 320 TiB of address space, and a
+    // process has only 128 TiB.
     let sandbox = small(20_000);
     let plugin = load_with(&sandbox, &Guest::default(), "{}", &config())
         .await
@@ -73,16 +74,16 @@ async fn without_address_space_for_the_pool_each_call_maps_its_own_memory() {
     );
 }
 
-/// A function that recurses without end, and needs stack for its argument.
+/// A function that recurses without end. It takes stack space for its argument.
 const DEEP: &str = "(func $deep (param i64) (result i64)
     (i64.add (call $deep (i64.add (local.get 0) (i64.const 1))) (local.get 0)))";
 
 #[tokio::test]
 async fn each_kind_of_failed_call_has_its_own_failure_kind() {
-    // The sandbox has one slot, so a call that did not release it would block the next case.
+    // There is one slot, so if a failed call did not release it, the next case would wait for it.
     let sandbox = small(1);
     let deep = Guest::running("(drop (call $deep (i64.const 0)))").with_items(DEEP);
-    // The verdict's discriminant is 9, but the variant has only four cases.
+    // The discriminant of the verdict is 9, which does not exist, because there are four cases.
     let no_such_verdict = Guest::default().with_data(ANSWER + 4, &[9]);
     let outside = Guest::default().with_data(ANSWER + 4, &[1, 0, 0, 0, 0, 0, 0, 0xf0, 8]);
     let not_utf8 = Guest::default()
@@ -173,7 +174,7 @@ async fn each_kind_of_failed_call_has_its_own_failure_kind() {
         let failure = call(&plugin).await.expect_err(case);
         assert_eq!(failure.kind, kind, "{case}: {failure}");
         assert!(failure.message.contains(says), "{case}: {failure}");
-        // A second call has the same result.
+        // A second call of the same plugin fails in the same way.
         assert_eq!(call(&plugin).await.expect_err(case), failure, "{case}");
     }
     assert_eq!(sandbox.free_slots(), 1);
@@ -181,7 +182,7 @@ async fn each_kind_of_failed_call_has_its_own_failure_kind() {
 
 #[tokio::test]
 async fn a_call_starts_with_fresh_memory() {
-    // The guest counts its calls in memory and in a global, and traps in the second call.
+    // The guest notes in memory and in a global that it was called, and traps if it finds this note.
     let guest = Guest::running(&format!(
         "(if (i32.or (i32.load (i32.const {SCRATCH})) (global.get $calls)) (then unreachable))
          (i32.store (i32.const {SCRATCH}) (i32.const 1))
@@ -194,7 +195,8 @@ async fn a_call_starts_with_fresh_memory() {
     }
 }
 
-/// Returns a plugin that stores the last byte of its settings, and denies with this byte as the code.
+/// Returns a plugin whose `configure` stores the last byte of the settings. Its `admit` denies with this byte as the
+/// code.
 fn keeps_settings() -> Guest {
     Guest::running(&format!(
         "(i32.store8 (i32.const {}) (i32.const 3))
@@ -244,7 +246,7 @@ async fn settings_are_kept_in_a_snapshot_of_nested_components() {
             assert_eq!(verdict(&call(&plugin).await.unwrap()), "deny 407  ");
         }
     }
-    // A component inside a component inside a component cannot be snapshotted.
+    // A component in a component in a component cannot be snapshotted.
     let prepared = sandbox()
         .prepare(wrapped(&wrapped(&component, 1), 1), "7", &config())
         .await;
@@ -311,7 +313,7 @@ async fn a_call_ends_at_its_deadline() {
     }
 }
 
-/// The runtime has one thread. Other work proceeds while the plugin loops, and finishes first.
+/// The runtime has one thread, on which the plugin loops. The other calls nevertheless proceed, and finish first.
 #[tokio::test(flavor = "current_thread")]
 async fn a_looping_plugin_does_not_delay_other_work() {
     let good = load(&Guest::default()).await;
@@ -319,12 +321,12 @@ async fn a_looping_plugin_does_not_delay_other_work() {
         .await
         .unwrap();
     let bad = tokio::spawn(async move { call(&bad).await });
-    // From here on, the plugin runs, and takes turns with the calls below.
+    // The plugin runs from here on, and takes turns with the calls below.
     tokio::task::yield_now().await;
     for _ in 0..20 {
         call(&good).await.unwrap();
     }
-    // Timers of the runtime also fire while the plugin runs.
+    // A timer of the runtime fires although the plugin is running.
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert!(!bad.is_finished());
     bad.abort();
@@ -353,7 +355,7 @@ async fn a_call_waits_for_a_slot_until_its_deadline() {
     assert_eq!(failure.kind, FailureKind::Overloaded, "{failure}");
     assert!(failure.message.contains("all 1 slots"), "{failure}");
 
-    // Dropping a call releases its slot, which the waiting call gets.
+    // A call that is dropped releases its slot, which the waiting call gets.
     let (good, _) = tokio::join!(call(&good), async {
         tokio::task::yield_now().await;
         held.abort();
@@ -361,7 +363,7 @@ async fn a_call_waits_for_a_slot_until_its_deadline() {
     good.unwrap();
 }
 
-/// Even if all plugins in mode `Audit` hang, half of the slots stay free for enforced stages.
+/// Even if all plugins of stages in mode `Audit` hang, half of the slots are free for enforced stages.
 #[tokio::test]
 async fn audit_calls_leave_half_of_the_slots_free() {
     let sandbox = small(4);
@@ -384,7 +386,7 @@ async fn audit_calls_leave_half_of_the_slots_free() {
             })
         })
         .collect();
-    // The calls were spawned before, so they start while this task waits.
+    // The calls above were only spawned, and start while this loop yields.
     while sandbox.free_slots() > 2 {
         tokio::task::yield_now().await;
     }

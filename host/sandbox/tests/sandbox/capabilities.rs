@@ -1,4 +1,4 @@
-//! Tests of the capabilities that stages grant to plugins.
+//! Tests of the capabilities that a stage can grant to its plugin.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,7 +21,7 @@ fn with(grants: Grants) -> PluginConfig {
 const GET: &str = r#"(import "admittance:plugin/cluster@0.1.1" "get"
     (func $get (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32)))"#;
 
-/// Writes code that reads the Node `a`, and stores the result at `SCRATCH`.
+/// Writes code with which a guest reads the Node `a`, and stores the result at `SCRATCH`.
 fn get() -> String {
     format!(
         "(call $get (i32.const {}) (i32.const 2) (i32.const {}) (i32.const 4)
@@ -32,9 +32,10 @@ fn get() -> String {
     )
 }
 
-/// Returns a guest that reads the Node, and denies with the text of the object or of the error.
+/// Returns a guest that reads the Node `a`, and denies with the text of the object or of the error.
 fn reader() -> Guest {
-    // In a `result<option<json>, error>`, a tag precedes the object or the error's text, so both have the same offset.
+    // The text of the object and the text of the error have the same offset in a `result<option<json>, error>`, because
+    // both follow a tag.
     let deny = format!(
         "(i32.store8 (i32.const {verdict}) (i32.const 3))
          (i32.store (i32.const {message}) (i32.load (i32.const {text})))
@@ -133,7 +134,8 @@ async fn a_plugin_reads_the_cluster_only_if_granted() {
         cluster: [ClusterKind::new("v1", "Node")].into(),
         ..Grants::default()
     };
-    // `Echo` answers with `some(text)`: two tags precede the text, as in the error of a sandbox without a reader.
+    // The object's text follows the tags of `ok` and `some`, and the text of an error follows two tags as well, so one
+    // guest reads both.
     let echo = sandbox_with(|config| config.cluster = Some(Arc::new(Echo::default())));
     for (sandbox, says) in [
         (&echo, "v1/Node None a"),
@@ -285,7 +287,7 @@ async fn grants_do_not_apply_while_a_plugin_is_configured() {
         http: vec![granted("https://a.example")],
         ..Grants::default()
     };
-    // The guest compares the tags of the result and the error, and traps unless they mean `err(unavailable(...))`.
+    // The guest traps unless the tags of the result and of the error mean `err(unavailable(...))`.
     let unavailable = |call: String, error: u32| {
         format!(
             "{call} (if (i32.or (i32.ne (i32.load8_u (i32.const {SCRATCH})) (i32.const 1))
@@ -324,7 +326,7 @@ async fn opening_a_file_or_a_socket_fails() {
         .with_items(
             r#"(import "wasi:sockets/instance-network@0.2.3" "instance-network" (func $network (result i32)))"#,
         );
-    // The interface for files uses a resource of the interface for streams, which the host provides.
+    // The interface for files uses a resource of another interface, the one for streams, which the host provides.
     let files = Guest::running("(drop (call $append (i32.const 0)))")
         .with_world("import wasi:filesystem/types@0.2.3;")
         .with_items(
@@ -339,7 +341,7 @@ async fn opening_a_file_or_a_socket_fails() {
             .contains("`wasi:sockets/instance-network@0.2.3#instance-network`"),
         "{failure}"
     );
-    // The guest uses a descriptor that it never received.
+    // The call traps, because the guest uses a descriptor that it did not get from the host.
     assert_eq!(answer(&files).await.unwrap_err().kind, FailureKind::Trap);
 }
 
@@ -359,7 +361,8 @@ async fn a_plugin_finds_no_open_directories() {
 
 #[tokio::test]
 async fn a_plugin_sees_only_granted_environment_variables() {
-    // The variables are a `list<tuple<string, string>>`. The guest denies with the first value, or allows without one.
+    // The environment is a `list<tuple<string, string>>`. The guest denies with the value of the first variable, or
+    // allows if there is none.
     let guest = Guest::running(&format!(
         "(call $environment (i32.const {SCRATCH}))
          (if (i32.load (i32.const {})) (then
@@ -393,7 +396,7 @@ async fn a_plugin_that_exits_fails_the_call() {
     assert!(failure.message.contains("exit code 1"), "{failure}");
 }
 
-/// Code that writes to standard error. It can run in `admit` or in `configure`.
+/// Code of a guest that writes to standard error. It can run in `admit` or in `configure`.
 const STDERR: &str = r#"
     (import "wasi:cli/stderr@0.2.3" "get-stderr" (func $stderr (result i32)))
     (import "wasi:io/streams@0.2.3" "[method]output-stream.blocking-write-and-flush"
@@ -466,7 +469,7 @@ async fn log_lines_contain_the_plugin_and_the_request() {
 
 #[tokio::test]
 async fn grants_do_not_apply_to_configure_even_within_a_call() {
-    // Both `configure` and `admit` count the environment variables that they get.
+    // The guest counts the environment variables that it gets, both in `configure` and in `admit`.
     let count = |at: u32| {
         format!(
             "(call $environment (i32.const {SCRATCH})) (i32.store (i32.const {at}) (i32.load (i32.const {})))",

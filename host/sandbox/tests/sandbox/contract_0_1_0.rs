@@ -11,7 +11,7 @@ use async_trait::async_trait;
 
 use crate::harness::{config, sandbox_with};
 
-/// The plugin's file; `contract-0.1.0.md` in the same directory describes it.
+/// The path of the plugin's binary, which `contract-0.1.0.md` in the same directory describes.
 const PLUGIN_0_1_0: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../tests/guests/contract-0.1.0.wasm"

@@ -2,7 +2,8 @@
 //!
 //! A guest's memory contains the results of `describe`, `configure` and `admit` at `DESCRIPTION`, `CONFIGURED` and
 //! `ANSWER`, scratch data at `SCRATCH`, the strings in the results at `TEXT`, and values from the host at `HEAP`.
-//! Initially everything is zero, which encodes a description with empty strings, valid settings, and the verdict allow.
+//! Memory that is zero encodes a description with empty strings, valid settings, and the verdict allow, so a guest sets
+//! only what differs.
 
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
@@ -14,7 +15,7 @@ pub(crate) const SCRATCH: u32 = 3072;
 pub(crate) const TEXT: u32 = 4096;
 const HEAP: u32 = 2 * 65_536;
 
-/// The parts of WASI that these guests import, reduced to the functions that they call.
+/// The parts of WASI that the test guests import, reduced to the functions that they call.
 const WASI: &str = r#"
 package wasi:cli@0.2.3 {
     interface exit { exit: func(status: result); no-such-exit: func(); }
@@ -68,19 +69,19 @@ package other:host@1.0.0 {
 }
 "#;
 
-/// The parts of a guest. The default guest allows everything.
+/// The parts of a test guest. The default guest allows everything.
 #[derive(Clone, Debug)]
 pub(crate) struct Guest {
-    /// Additional `import` lines of the world.
+    /// Additional `import` lines of the guest's world.
     pub(crate) world: String,
-    /// The imports, globals and functions of the module.
+    /// Additional imports, globals and functions of the guest's module.
     pub(crate) items: String,
-    /// The body of `configure`, with the settings in `$text` and `$length`.
+    /// The body of the guest's `configure`, which finds the settings in `$text` and `$length`.
     pub(crate) configure: String,
-    /// The body of `admit`, with the request in `$request`.
+    /// The body of the guest's `admit`, which finds the request in `$request`.
     pub(crate) admit: String,
     pub(crate) data: String,
-    /// The initial number of memory pages.
+    /// The initial size of the guest's memory, in pages.
     pub(crate) pages: u32,
 }
 
@@ -200,7 +201,7 @@ pub(crate) enum Answer {
     },
     Warn(&'static str),
     Error(&'static str),
-    /// A patch of this many zero bytes, which begin at page 10 of the memory.
+    /// A patch that consists of this number of zero bytes, from page 10 of the guest's memory.
     Huge(u32),
 }
 
@@ -235,7 +236,7 @@ impl Answer {
                 length(message),
             ]),
             Self::Warn(text) => {
-                // There is one warning; the list of warnings follows the response.
+                // The list of warnings has one element, which is stored after the response.
                 words[7..9].copy_from_slice(&[ANSWER + 44, 1]);
                 let list = [texts, length(text)];
                 return words

@@ -1,4 +1,4 @@
-//! The shared sandbox, a request, and functions that load and call plugins.
+//! The sandbox that tests share, a request, and functions that load and call plugins.
 
 use std::{
     io::{self, Write},
@@ -32,8 +32,8 @@ pub(crate) fn sandbox_with(change: impl FnOnce(&mut SandboxConfig)) -> Sandbox {
     Sandbox::new(config).unwrap()
 }
 
-/// The log of all tests. There is one subscriber for the process: tracing caches whether an event has subscribers, so a
-/// subscriber for one test would sometimes miss lines.
+/// The log of all tests. Tests share a subscriber, because tracing caches whether an event has subscribers, so that a
+/// subscriber of one test would sometimes miss lines.
 static LOG: LazyLock<LogBuffer> = LazyLock::new(|| {
     let written = LogBuffer::default();
     let writer = written.clone();
@@ -65,9 +65,9 @@ pub(crate) fn log_lines() -> Vec<String> {
 }
 
 pub(crate) fn config() -> PluginConfig {
-    // Every test calls this function before it logs, so the log is initialised here.
+    // Initialises the log, because every test calls this function before it logs.
     LazyLock::force(&LOG);
-    // The limits are generous for a busy machine; tests of limits set their own.
+    // The limits are generous because the machine may be busy. Tests of limits use their own.
     let limits = Limits {
         time: Duration::from_secs(30),
         ..Limits::default()

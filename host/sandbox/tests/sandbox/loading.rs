@@ -156,7 +156,7 @@ async fn a_patch_version_of_the_contract_is_accepted() {
 #[tokio::test]
 async fn preparations_with_different_settings_share_compiled_code() {
     let sandbox = sandbox_with(|_| {});
-    // `configure` stores its settings, and `admit` fails with them as the message.
+    // The guest's `configure` stores the settings, and its `admit` fails with them as the message.
     let keep = format!(
         "(i32.store (i32.const {ANSWER}) (i32.const 1))
          (i32.store (i32.const {}) (local.get $text))
@@ -184,7 +184,8 @@ async fn preparations_with_different_settings_share_compiled_code() {
         2,
         "the module, and the code of its snapshots"
     );
-    // With shorter settings, the heap ends elsewhere. A global contains the end of the heap, so the code differs.
+    // Shorter settings take less of the heap, whose end is in a global. So this snapshot differs from the others in its
+    // code, and is compiled.
     prepare("{}").await;
     assert_eq!(
         sandbox.compilations(),
@@ -250,7 +251,7 @@ fn a_preparation_can_be_cancelled_at_any_time() {
     let hook = std::panic::take_hook();
     let seen = panicked.clone();
     std::panic::set_hook(Box::new(move |info| {
-        // Panics of other tests are ignored.
+        // Other tests may panic at the same time, but with other messages.
         if info.to_string().contains("being shutdown") {
             seen.store(true, Ordering::SeqCst);
         }
@@ -261,7 +262,7 @@ fn a_preparation_can_be_cancelled_at_any_time() {
         let (sandbox, guest) = (sandbox.clone(), guest.clone());
         let preparing = runtime.spawn(async move { sandbox.prepare(guest, "{}", &config()).await });
         std::thread::sleep(Duration::from_millis(wait));
-        // Dropping the runtime waits for its threads, so this line ends only because the guest was stopped.
+        // This waits for the runtime's threads, so it returns only because the guest is stopped.
         drop(runtime);
         assert!(preparing.is_finished());
     }
@@ -301,7 +302,7 @@ async fn a_configuration_that_fills_too_much_memory_is_refused() {
     let mut config = config();
     config.limits.memory = 256 << 20;
     let component = |bytes: usize| Guest::default().with_configure(&filling(bytes)).component();
-    // Pages that stay zero are not counted.
+    // Only pages that `configure` fills are counted, not all that it adds.
     sandbox().prepare(component(1), "{}", &config).await.unwrap();
     let mut policy = Policy::default();
     policy.items = format!("(func $fill {}) (start $fill)", filling(100 << 20));
@@ -320,7 +321,7 @@ async fn a_configuration_that_fills_too_much_memory_is_refused() {
     }
 }
 
-/// Returns code that grows the memory to 128 MiB, and fills `bytes` of it.
+/// Returns code that grows a guest's memory to 128 MiB, and fills this number of bytes.
 fn filling(bytes: usize) -> String {
     format!(
         "(drop (memory.grow (i32.const 2000)))
@@ -330,7 +331,7 @@ fn filling(bytes: usize) -> String {
 
 #[tokio::test]
 async fn start_up_code_runs_once() {
-    // As in a C library, the start-up code traps if it runs twice in the same memory.
+    // The guest's start-up code traps if it runs a second time in the same memory, as that of a C library would.
     let guest = Guest::default().with_items(
         r#"(func (export "_initialize")
             (if (i32.load (i32.const 512)) (then unreachable))
@@ -348,7 +349,7 @@ async fn start_up_code_runs_once() {
 
 #[tokio::test]
 async fn a_snapshot_is_tested_before_it_is_used() {
-    // `configure` overwrites the part of the description that tells whether the plugin mutates.
+    // The guest's `configure` changes the field `mutates` of its description, so the snapshot has another description.
     let spoils = format!("(i32.store8 (i32.const {}) (i32.const 1))", DESCRIPTION + 24);
     let guest = Guest::default().with_configure(&spoils);
     let prepared = sandbox()
@@ -380,7 +381,7 @@ async fn a_prepared_plugin_is_mapped_from_a_file() {
     let plugin = sandbox().load(&again, &config()).unwrap();
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     assert!(maps.contains(path.to_str().unwrap()), "{maps}");
-    // The file may be removed even if a loaded plugin uses it.
+    // The file of a loaded plugin may be removed while the plugin is in use.
     fs::remove_file(&path).unwrap();
     call(&plugin).await.unwrap();
 
@@ -408,13 +409,13 @@ async fn a_separate_compiler_process_produces_the_same_plugin() {
         let prepared = sandbox.prepare(guest.component(), "{}", &config()).await.unwrap();
         assert_eq!(*prepared.configured(), Configured::Snapshot);
         call(&sandbox.load(&prepared, &config()).unwrap()).await.unwrap();
-        // A sandbox that compiles in this process produces the same code.
+        // A sandbox without a compiler process produces the same code.
         let code = prepared.code().unwrap().clone();
         let prepared = Prepared::from_bytes(code, &prepared.header()).unwrap();
         call(&self::sandbox().load(&prepared, &config()).unwrap())
             .await
             .unwrap();
-        // The compiler process reports the same errors as a compiler in this process.
+        // The compiler process reports the same error as a sandbox without a compiler process.
         let module = wat::parse_str("(component (core module (func (result i32))))").unwrap();
         let error = sandbox
             .prepare(module.clone(), "{}", &config())

@@ -70,7 +70,7 @@ impl ClusterReader for Reader {
     }
 }
 
-/// Writes code that denies with the text of this length at this address.
+/// Writes code with which a guest denies, with the text at this address, of this length, as the message.
 fn deny(place: &str, length: &str) -> String {
     format!(
         "(i32.store8 (i32.const {}) (i32.const 3))
@@ -127,9 +127,9 @@ fn lists(limit: u32, field: &str) -> Guest {
     lists_in(None, limit, field)
 }
 
-/// Returns a guest that lists objects in a namespace, or in all namespaces.
+/// Returns a guest that lists objects in a namespace, or in all namespaces if it is `None`, and denies like [`lists`].
 fn lists_in(namespace: Option<&str>, limit: u32, field: &str) -> Guest {
-    // The list of fields follows the strings. It contains the address and length of its only element.
+    // The list of fields has one element, whose address and length are stored after the strings.
     let list = TEXT + 64;
     let call = format!(
         "(call $page (i32.const {TEXT}) (i32.const 2) (i32.const {}) (i32.const 4)
@@ -164,10 +164,10 @@ fn lists_in(namespace: Option<&str>, limit: u32, field: &str) -> Guest {
         .with_data(NAMESPACE, namespace.unwrap_or_default().as_bytes())
 }
 
-/// The address of the namespace in the guest's memory.
+/// The address at which the guest's memory contains the name of the namespace.
 const NAMESPACE: u32 = TEXT + 192;
 
-/// Returns the expressions of an `option<string>`: the tag, the address and the length of the namespace.
+/// Returns the parameters that pass the namespace as an `option<string>`: tag, address and length.
 fn option(namespace: Option<&str>) -> String {
     let (is_some, length) = (u32::from(namespace.is_some()), namespace.map_or(0, str::len));
     format!("(i32.const {is_some}) (i32.const {NAMESPACE}) (i32.const {length})")
@@ -182,7 +182,7 @@ fn gets_in(namespace: Option<&str>) -> Guest {
         option(namespace),
         TEXT + 6
     );
-    // The result is `ok(some(text))`.
+    // The object's text follows the tags of `ok` and `some`.
     let deny = deny(&load(SCRATCH + 8), &load(SCRATCH + 12));
     Guest::running(&format!("{call} {deny}"))
         .with_items(
@@ -193,7 +193,7 @@ fn gets_in(namespace: Option<&str>) -> Guest {
         .with_data(NAMESPACE, namespace.unwrap_or_default().as_bytes())
 }
 
-/// A chain in a namespace gives no access to objects in other namespaces or without a namespace.
+/// A plugin of a chain in a namespace cannot read objects that are in other namespaces or in none.
 #[tokio::test]
 async fn a_plugin_of_a_namespace_reads_only_that_namespace() {
     let reader = Arc::new(Reader::default());
@@ -264,11 +264,12 @@ async fn a_page_of_a_list_contains_only_the_requested_fields() {
     assert!(refused.contains("add `v1/Node` to `allow.cluster`"), "{refused}");
 }
 
-/// Returns a guest that asks whether the request's user, or `al` if `other`, may `get /x`, and denies with the reply.
+/// Returns a guest that asks whether a user may `get /x`, and denies with the reply. The user is `al` if `other`, and
+/// otherwise the request's user.
 fn asks(other: bool) -> Guest {
     let (action, option) = (TEXT + 64, TEXT + 128);
     let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
-    // The arguments are `path` with two strings, and the optional user, whose first string is the name.
+    // The guest passes `path` with two strings, and an optional user, whose first string is the name.
     let path = words(&[1, TEXT, 3, TEXT + 3, 2]);
     let user = words(&[u32::from(other), TEXT + 5, 2]);
     let call = format!("(call $can (i32.const {action}) (i32.const {SCRATCH}))");

@@ -17,13 +17,13 @@ const METADATA: &str = r#"{
     "annotations": {"io.kubewarden.policy.title": "t", "io.kubewarden.policy.version": "1.0.0",
         "io.kubewarden.policy.description": "d", "io.kubewarden.policy.author": "me"}}"#;
 
-/// The parts of a waPC policy, which distinguishes operations by the lengths of their names. The responses are at
-/// `ANSWER`, `SETTINGS` and `VERSION`, and scratch data is at `TEXT`.
+/// The parts of a waPC policy, which distinguishes operations by the lengths of their names. Its memory has the
+/// responses to them at `ANSWER`, `SETTINGS` and `VERSION`, and scratch data at `TEXT`.
 #[derive(Clone)]
 pub(crate) struct Policy {
     metadata: String,
     pub(crate) items: String,
-    /// Code that runs in `validate` before the response.
+    /// The code that runs in the operation `validate` before the policy responds.
     validate: String,
     answer: String,
     settings: String,
@@ -35,7 +35,7 @@ const ANSWER: usize = 4096;
 const SETTINGS: usize = 8192;
 const VERSION: usize = 12_288;
 const TEXT: usize = 16_384;
-/// The address at which the guest stores messages from the host.
+/// The address at which the policy stores messages from the host.
 const MESSAGE: usize = 65_536;
 
 impl Default for Policy {

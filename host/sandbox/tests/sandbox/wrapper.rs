@@ -6,7 +6,8 @@ use wasm_encoder::{
 };
 use wasmparser::{ComponentAlias, ComponentExternalKind, Parser, Payload};
 
-/// The number of definitions of each kind so far; the next definition gets this index.
+/// The number of definitions of each kind in a component so far, which is the index of the next definition of this
+/// kind.
 #[derive(Default)]
 struct Defined {
     types: u32,
@@ -26,7 +27,7 @@ impl Defined {
     }
 }
 
-/// Wraps a component in one that instantiates it `times` times, and exports the last instance.
+/// Wraps a component in another one, which instantiates it `times` times and exports the last instance.
 pub(crate) fn wrapped(inner: &[u8], times: usize) -> Vec<u8> {
     let mut wrapper = Component::new();
     let mut defined = Defined::default();

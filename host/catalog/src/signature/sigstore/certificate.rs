@@ -80,7 +80,7 @@ fn is_for_signing(certificate: &X509Certificate<'_>) -> Result<(), String> {
     }
 }
 
-/// Checks that one of the authorities issued the certificate, and that it is valid now.
+/// Checks that one of the authorities issued the certificate, and that the certificate is valid now.
 fn was_issued(leaf: &EndEntityCert<'_>, authorities: &[String], now: UnixTime) -> Result<(), String> {
     let authorities: Vec<_> = authorities
         .iter()

@@ -11,7 +11,7 @@ use crate::{Digest, signature::InvalidTrust};
 
 const TRUST_SIZE_LIMIT: u64 = 1 << 20;
 
-/// A public key for checking signatures: ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 to 8192 bits.
+/// A public key with which signatures are verified: ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 to 8192 bits.
 #[derive(Clone, PartialEq, Eq, derive_more::Display, derive_more::Debug)]
 #[debug("PublicKey({fingerprint})")]
 #[display("{fingerprint}")]
@@ -93,7 +93,7 @@ impl PublicKey {
         self.der.as_bytes()
     }
 
-    /// Returns whether this key made the signature of the message.
+    /// Returns whether this key made this signature of the message.
     pub(super) fn signed(&self, message: &[u8], signature: &SignatureBytes) -> bool {
         schemes(self.algorithm).iter().any(|scheme| {
             VerificationKey::from_spki_with_scheme(&self.der, *scheme)
@@ -102,8 +102,8 @@ impl PublicKey {
     }
 }
 
-/// Returns the accepted signature schemes of a key. cosign uses SHA-256 for every curve; other tools use the hash of
-/// the curve's size.
+/// Returns the signature schemes that are accepted for a key. cosign uses SHA-256 with every curve, while other tools
+/// use the hash of the curve's size.
 fn schemes(algorithm: KeyAlgorithm) -> &'static [SigningScheme] {
     match algorithm {
         KeyAlgorithm::EcdsaP256 => &[SigningScheme::EcdsaP256Sha256],

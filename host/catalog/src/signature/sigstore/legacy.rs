@@ -10,8 +10,8 @@ use sigstore_verify::types::{
 use super::parsed::decode;
 use crate::signature::Refusal;
 
-/// The log's promise to include the signature: the annotation `dev.sigstore.cosign/bundle`, or the field `rekorBundle`
-/// in a bundle file.
+/// The promise of a log to include the signature: the annotation `dev.sigstore.cosign/bundle`, or the field
+/// `rekorBundle` in a bundle file.
 #[derive(Deserialize)]
 struct LogPromise {
     #[serde(rename = "SignedEntryTimestamp")]
@@ -38,8 +38,8 @@ struct EntryKind {
     version: String,
 }
 
-/// Builds a bundle from its parts. A bundle without the log's promise will be refused, because the time at which the
-/// certificate must have been valid is unknown.
+/// Builds a bundle from the parts of a signature. If there is no promise of a log, the bundle will be refused, because
+/// nothing tells when the certificate must have been valid.
 pub(super) fn bundle(
     certificate: &str,
     chain: Option<&str>,
@@ -113,7 +113,7 @@ fn damaged(what: &str, error: &dyn std::fmt::Display) -> Refusal {
     Refusal::Damaged(format!("{what} cannot be read: {error}"))
 }
 
-/// The format of `cosign sign-blob --bundle` in cosign 2.
+/// A bundle file as `cosign sign-blob --bundle` of cosign 2 writes it.
 #[derive(Deserialize)]
 pub(super) struct BlobBundle {
     #[serde(rename = "base64Signature")]
@@ -130,7 +130,7 @@ impl BlobBundle {
         serde_json::from_str(text).ok()
     }
 
-    /// Returns the signature, and a bundle if the signature has a certificate.
+    /// Returns the signature in the bundle file, and a bundle in sigstore's format if the signature has a certificate.
     pub(super) fn open(self) -> Result<(SignatureBytes, Option<Bundle>), Refusal> {
         let signature = decode("the signature", &self.signature)?;
         let Some(cert) = self.cert.filter(|cert| !cert.is_empty()) else {

@@ -13,20 +13,20 @@ use crate::{
     signature::{FoundSignature, Refusal, SIGNATURE_STATEMENT},
 };
 
-/// A parsed signature in any format, not yet verified.
+/// A signature of any format that was parsed, but not verified.
 pub(super) struct ParsedSignature<'a> {
     pub(super) signed: SignedContent<'a>,
     pub(super) signature: SignatureBytes,
-    /// The bundle with the certificate and the log entry; `None` for a detached signature.
+    /// The bundle that contains the signature's certificate and log entry; `None` for a detached signature.
     pub(super) bundle: Option<Bundle>,
 }
 
 pub(super) enum SignedContent<'a> {
-    /// The module or its manifest is signed directly.
+    /// The module or its manifest itself is signed.
     Artifact(Option<MessageDigest>),
-    /// The signed content is a text that names the manifest's digest.
+    /// A text is signed that contains the manifest's digest.
     Payload(&'a [u8]),
-    /// The signed content is a statement that names the digest of the module or of its manifest.
+    /// A statement is signed that contains the digest of the module or of its manifest.
     Envelope(DsseEnvelope),
 }
 
@@ -108,7 +108,8 @@ impl SignedContent<'_> {
         }
     }
 
-    /// Returns the bytes that a bundle is verified against. For a statement, these are the bytes of `artifact`.
+    /// Returns the bytes with which a bundle is verified: `artifact` for a statement, and the signed bytes for other
+    /// content.
     pub(super) fn content<'b>(&'b self, artifact: &'b [u8]) -> &'b [u8] {
         match self {
             Self::Payload(payload) => payload,
@@ -116,7 +117,7 @@ impl SignedContent<'_> {
         }
     }
 
-    /// Checks that the signed content is the artifact, or names its digest.
+    /// Returns an error unless the signed content is the artifact or contains its digest.
     pub(super) fn check_subject(&self, artifact: &[u8]) -> Result<(), Refusal> {
         let actual = Digest::of(artifact);
         match self {
@@ -128,7 +129,8 @@ impl SignedContent<'_> {
                         actual,
                     })
                 }
-                // The signature covers the bytes themselves, so digests with other hashes need no comparison.
+                // A digest with another hash need not be compared, because the signature covers the artifact's bytes
+                // themselves.
                 _ => Ok(()),
             },
             Self::Payload(payload) => simple_signing(payload, actual),
@@ -168,7 +170,7 @@ pub(super) fn decode(what: &str, text: &str) -> Result<SignatureBytes, Refusal> 
 }
 
 /// The payload that `cosign sign` signs: <https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>. The
-/// reference in it is only informative.
+/// reference in the payload is informative, and is not compared.
 #[derive(Deserialize)]
 struct SimpleSigning {
     critical: Critical,
@@ -206,7 +208,7 @@ fn simple_signing(payload: &[u8], actual: Digest) -> Result<(), Refusal> {
 
 const IN_TOTO: &str = "application/vnd.in-toto+json";
 
-/// The versions of in-toto statements, which do not differ in the fields that are read.
+/// The versions of in-toto statements. All have the fields that are read here.
 const STATEMENTS: [&str; 2] = [
     "https://in-toto.io/Statement/v1",
     "https://in-toto.io/Statement/v0.1",

@@ -1,4 +1,4 @@
-//! Lets sigstore use ring, the cryptographic library of this program.
+//! Makes sigstore use ring, which is the cryptographic library of this program.
 
 use ring::{digest, signature};
 use sigstore_verify::{
@@ -11,7 +11,8 @@ struct Ring;
 
 static RING: Ring = Ring;
 
-/// Installs ring, before any function of sigstore is called. A provider that was installed earlier is kept.
+/// Installs ring, which must happen before any function of sigstore is called. If a provider was installed before, it
+/// is kept.
 pub(super) fn install() {
     let _ = install_default_provider(&RING);
 }
@@ -73,8 +74,8 @@ impl CryptoProvider for Ring {
             .map_err(|_| invalid(scheme))
     }
 
-    /// Verifies the signature of a digest with the curves' own crates, because ring cannot. RSA is unsupported, because
-    /// every crate for it has open advisories.
+    /// Verifies the signature of a digest. ring cannot do this, so the crates of the curves are used. RSA is
+    /// unsupported, because every crate for it has open advisories.
     fn verify_prehashed(
         &self,
         scheme: SigningScheme,
@@ -175,7 +176,7 @@ mod tests {
         }
     }
 
-    /// The expected values are FIPS 180-4's digests of "abc".
+    /// The expected values are the digests of "abc" in FIPS 180-4.
     #[test]
     fn every_supported_hash_function_returns_the_standard_digest() {
         install();

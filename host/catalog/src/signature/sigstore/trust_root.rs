@@ -13,7 +13,7 @@ use crate::signature::InvalidTrust;
 
 const WHAT: &str = "trust root";
 
-/// The trusted certificate authorities and logs. Cheap to clone.
+/// The certificate authorities and logs that are trusted. Cheap to clone.
 #[derive(Clone, derive_more::Debug)]
 #[debug("TrustRoot {{ .. }}")]
 pub struct TrustRoot(Arc<Trusted>);
@@ -21,7 +21,7 @@ pub struct TrustRoot(Arc<Trusted>);
 struct Trusted {
     verifier: Verifier,
     has_certificate_logs: bool,
-    /// The text of the trust root. Trust roots are equal if their texts are equal.
+    /// The text of the trust root, by which trust roots are compared.
     text: String,
 }
 
@@ -108,8 +108,8 @@ impl TrustRoot {
         &self.0.verifier
     }
 
-    /// Returns the verifier's policy. It does not check the identity, which is checked afterwards, so that a wrong
-    /// identity and an invalid proof have different errors.
+    /// Returns the policy with which the verifier checks a bundle. The identity is left out and checked afterwards, so
+    /// that a wrong identity and an invalid proof get different errors.
     pub(super) fn policy(&self) -> VerificationPolicy {
         let policy = VerificationPolicy::any_identity();
         if self.0.has_certificate_logs {

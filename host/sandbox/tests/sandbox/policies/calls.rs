@@ -15,7 +15,7 @@ async fn each_call_of_a_policy_starts_from_the_snapshot_taken_after_start_up() {
     for _ in 0..2 {
         assert!(matches!(call(&plugin).await.unwrap().verdict, Verdict::Allow));
     }
-    // A policy that changes a table cannot be snapshotted.
+    // No snapshot can be taken of a policy that changes a table.
     let items = r#"(func $change (table.set $table (i32.const 0) (ref.null func)))"#.to_owned();
     let plugin = Policy {
         items,

@@ -58,7 +58,7 @@ impl ClusterReader for Objects {
     }
 }
 
-/// A registry in which every image has a manifest, and no image is signed.
+/// A registry that returns a manifest for every image, but no signatures.
 #[derive(Debug)]
 struct Manifests;
 
@@ -179,7 +179,8 @@ async fn host_calls_are_answered_only_if_granted() {
             &granted,
             Err((FailureKind::Error, "the request cannot be read")),
         ),
-        // The host's answer is not a verdict, so the call fails with a message that quotes it.
+        // The policy returns the host's answer as its response. This answer is not a valid verdict, so the call of the
+        // policy fails.
         (
             look_up("localhost"),
             &granted,
@@ -193,13 +194,14 @@ async fn host_calls_are_answered_only_if_granted() {
                 "add `https://example.com` to `allow.http`",
             )),
         ),
-        // The manifest of this image happens to have the form of a verdict.
+        // The simulated registry returns a manifest that is a valid verdict, so the call of the policy succeeds.
         (
             image("v1/oci_manifest", "ghcr.io/acme/a:1"),
             &granted,
             Ok("manifest of ghcr.io/acme/a:1"),
         ),
-        // The answers are valid JSON, but not verdicts.
+        // The policy returns the answers of the next rows, which are valid JSON but not valid verdicts, so its calls
+        // fail.
         (
             image("v1/manifest_digest", "ghcr.io/acme/a:1"),
             &granted,
@@ -346,7 +348,8 @@ async fn slow_host_calls_move_off_the_serving_threads() {
     }
 }
 
-/// Writes a policy that responds with the cached value of a key, and stores a verdict under this key.
+/// Writes a policy that caches `verdict` under a key and allows the request. If the key already has a value, the
+/// response is not a verdict.
 fn keeping(verdict: &str) -> Policy {
     let set = serde_json::json!({"key": "a", "value": verdict.as_bytes(), "ttl": 600}).to_string();
     let get = r#"{"key":"a"}"#;
@@ -364,7 +367,8 @@ fn keeping(verdict: &str) -> Policy {
         )
     };
     Policy {
-        // A policy recognises a missing key by the answer, which is shorter than a stored value.
+        // The answer of `cache/get` has more than 40 bytes only if the key has a value. The policy then responds with
+        // two bytes of another response, which are not a verdict.
         validate: format!(
             "(drop {get})
              (if (i32.gt_u (call $host_response_len) (i32.const 40))
@@ -384,7 +388,7 @@ async fn the_cache_of_a_policy_is_private() {
     let (first, second) = (policy.load().await.unwrap(), policy.load().await.unwrap());
     for plugin in [&first, &second] {
         assert!(matches!(call(plugin).await.unwrap().verdict, Verdict::Allow));
-        // The value is now in the cache, so the response is `{"`, which is not a verdict.
+        // The first call has cached the value, so the second call responds with `{"`, which is not a verdict.
         let failure = call(plugin).await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::InvalidResponse, "{failure}");
     }
@@ -394,7 +398,7 @@ async fn the_cache_of_a_policy_is_private() {
 async fn a_policy_logs_like_a_plugin() {
     let event = r#"{"level":"warning","message":"policy-log-line","policy":"p","line":7}"#;
     let policy = Policy::asking(["kubewarden", "tracing", "log"], event);
-    // The response is empty, which is not a verdict.
+    // The policy responds with the host's answer to the log call. It is empty, which is not a verdict.
     let failure = policy.answer().await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::InvalidResponse);
     let lines = log_lines();

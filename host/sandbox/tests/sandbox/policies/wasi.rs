@@ -6,7 +6,8 @@ use admittance_sandbox::Configured;
 use super::{ANSWER, MESSAGE, METADATA, SETTINGS, TEXT, escaped, load_module};
 use crate::harness::{call, config, request, sandbox};
 
-/// Creates a WASI policy that writes `answer`. It tells operations apart by the lengths of their names.
+/// Creates a WASI policy that runs this code and writes `answer`. It recognises the operation by the length of its
+/// name.
 fn program(code: &str, answer: &str) -> Vec<u8> {
     let metadata = METADATA.replace("kubewarden-wapc", "wasi");
     let settings = r#"{"valid":true}"#;
@@ -57,7 +58,8 @@ async fn a_wasi_policy_is_run_for_each_call() {
     assert!(
         matches!(&response.verdict, Verdict::Deny(denial) if denial.code() == 400 && denial.message == "no")
     );
-    // The host appends its answer to standard input. The answer to a log line is empty.
+    // The host appends the answers of host calls to standard input. The answer to a log line is empty, so nothing more
+    // can be read.
     let log = format!(
         "(if (call $call (i32.const {TEXT}) (i32.const 10) (i32.const {}) (i32.const 7) (i32.const {})
             (i32.const 3) (i32.const {}) (i32.const 2)) (then unreachable))
@@ -66,7 +68,7 @@ async fn a_wasi_policy_is_run_for_each_call() {
         TEXT + 17,
         TEXT + 20
     );
-    // The program writes 128 MiB of line feeds, each of which would be a line of the log.
+    // The program writes 128 MiB of line feeds, and each of them would be a line in the log.
     let lines = "(memory.fill (i32.const 131072) (i32.const 10) (i32.const 131072))
          (loop $again
             (i32.store (i32.add (i32.const 65536) (i32.load (i32.const 8))) (i32.const 131072))
@@ -101,7 +103,7 @@ async fn a_wasi_policy_is_run_for_each_call() {
 
 #[tokio::test]
 async fn unread_answers_to_a_wasi_policy_are_limited() {
-    // The request is a long string, which the host's error quotes. The program never reads an answer.
+    // The host's answer, an error, quotes the request, which is a long string. The program never reads the answers.
     let code = format!(
         "(memory.fill (i32.const {MESSAGE}) (i32.const 97) (i32.const 65536))
          (i32.store8 (i32.const {MESSAGE}) (i32.const 34)) (i32.store8 (i32.const {}) (i32.const 34))
