@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     hooks: HookArguments,
     #[command(flatten)]
     requests: RequestArguments,
-    /// Another version to compare with: a plugin that gets the settings and grants of the first, or another chain.
+    /// A second version to compare with the first: a plugin that gets the same settings and grants, or another chain.
     #[arg(long, value_name = "CHAIN|PLUGIN", value_parser = modules::hooks)]
     compare: Option<PathBuf>,
     /// The time for which each version is measured, such as 5s or 1m.

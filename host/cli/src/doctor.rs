@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_must_be_writable() {
+    fn doctor_reports_a_directory_that_is_not_writable() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();

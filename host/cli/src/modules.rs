@@ -30,7 +30,7 @@ pub(crate) struct ModuleArguments {
     /// The directory of modules [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
-    /// Trust the CAs in this PEM file, in addition to the system's.
+    /// Trust the CAs in this PEM file, in addition to the CAs of the system.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// Connect through this proxy [default: HTTPS_PROXY and NO_PROXY].
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_arguments_are_refused() {
+    fn invalid_arguments_of_pull_push_and_inspect_are_refused() {
         crate::assert_accepted(&[
             ("pull oci://r.example.com/a:1", true),
             (

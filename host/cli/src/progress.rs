@@ -177,7 +177,7 @@ struct Transfers {
     bars: Option<MultiProgress>,
     /// The bars of the transfers that are under way, by the reference of the module.
     current: Mutex<HashMap<String, ProgressBar>>,
-    /// The verb in lines, `fetching` or `pushing`.
+    /// The verb with which a line about a transfer begins: `fetching` or `pushing`.
     verb: &'static str,
 }
 

@@ -37,7 +37,7 @@ struct Language {
 /// has changed.
 #[derive(Debug)]
 struct SetupStep {
-    /// A path that exists after the dependencies were installed.
+    /// A path that exists only after the dependencies were installed.
     result: &'static str,
     /// The files that name the dependencies, and a path. After each installation, the content of these files is saved
     /// there, so that a change is noticed.
@@ -365,7 +365,7 @@ impl Project {
         status.map_err(|error| not_started(words, &error))
     }
 
-    /// Announces a command on standard error and returns it.
+    /// Prints a command to standard error, and returns it ready to be run.
     fn command(&self, words: &[&str]) -> Command {
         anstream::eprintln!("{BOLD}{}{BOLD:#}", harmless(&words.join(" ")));
         let (name, rest) = words.split_first().unwrap_or((&"", &[]));

@@ -34,7 +34,7 @@ pub(crate) struct ObjectArguments {
     /// once.
     #[arg(long, value_name = "NAME: VALUE", requires = "request")]
     header: Vec<String>,
-    /// The operation of which a file contains only the object [default: CREATE].
+    /// The operation, if a file contains only an object [default: CREATE].
     #[arg(long)]
     pub(crate) operation: Option<Operation>,
     /// The resource, as in a chain's rules, if a file contains only an object [default: guessed from the object's

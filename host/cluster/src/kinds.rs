@@ -352,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_cannot_add_segments_to_a_path() {
+    fn names_from_plugins_cannot_add_segments_to_an_api_path() {
         for (text, expected) in [
             ("node-1.example.com", true),
             ("system:node", true),
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_start_round_trips_through_text() {
+    fn the_position_of_a_page_is_written_as_text_and_parsed() {
         for start in [
             Start::After(Key::new(Some("shop"), "web")),
             Start::After(Key::new(None, "n1")),

@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_leases_are_valid() {
+    fn names_of_leases_are_valid_in_kubernetes() {
         assert_eq!(lease_name("web-5d_0123456789"), "web-5d-01234567");
         assert_eq!(lease_name("Build_Host._abc"), "build-host-abc");
     }

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_read_back_from_its_annotations() {
+    fn the_report_of_a_replica_is_read_back_from_its_lease() {
         let aborted = json!({
             "stage": "Mutating:pods/a", "subject": Digest::of("a"), "changes": 1, "step": 0, "state": "aborted",
             "since": "2026-01-01T00:00:00Z", "reason": "it failed", "replica": "web-1",

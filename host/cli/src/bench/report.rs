@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_difference_beyond_noise_is_reported() {
+    fn bench_reports_only_a_difference_beyond_noise() {
         let rounds = |times: &[u64]| -> Vec<Duration> {
             times
                 .iter()

@@ -79,7 +79,7 @@ fn is_client(made: &CertificateReport, certificate: &Path) -> bool {
 }
 
 #[test]
-fn invalid_arguments_are_refused() {
+fn invalid_arguments_of_certs_are_refused() {
     for (line, ok) in [
         ("--service hook.ns", true),
         ("--service hook", false),

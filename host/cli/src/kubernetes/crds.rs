@@ -171,7 +171,8 @@ fn structural(schema: &Json, root: &Json) -> Json {
         result.insert("type".to_owned(), "string".into());
     }
     if result.get("type").is_some_and(Json::is_array) {
-        // A field that accepts a string or a number has no type in a structural schema, but this keyword.
+        // In a structural schema, a field that accepts a string or a number has no type, but the keyword that is set
+        // here.
         result.remove("type");
         result.insert("x-kubernetes-int-or-string".to_owned(), true.into());
         return result.into();

@@ -54,7 +54,7 @@ impl Manifest {
     }
 
     pub(super) fn text(&self) -> String {
-        // The YAML begins with the line `---`. The comment is put before that line, although it is about this document.
+        // The YAML begins with the line `---`. The comment stands before this line, and is about the document after it.
         self.comment.clone() + &to_yaml(&self.object)
     }
 }

@@ -108,7 +108,7 @@ enum TokensCommand {
   admittance tokens revoke alice 3")]
     Revoke {
         user: String,
-        /// The number of the token.
+        /// The number of the token to revoke.
         id: i64,
         #[command(flatten)]
         query: Query,

@@ -284,7 +284,7 @@ live as revision 4
     }
 
     #[test]
-    fn invalid_arguments_are_refused() {
+    fn invalid_arguments_of_commands_that_change_the_live_table_are_refused() {
         crate::assert_accepted(&[
             ("apply -f Cargo.toml", true),
             ("apply -f Cargo.toml src -f - --dry-run -o json", true),

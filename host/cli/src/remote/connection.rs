@@ -21,13 +21,14 @@ pub(crate) struct DriverConnection {
         env = "ADMITTANCE_SERVER"
     )]
     pub(super) server: ServerUrl,
-    /// A file with the token to send; the environment variable ADMITTANCE_TOKEN may contain the token itself.
+    /// A file with the token that is sent to the driver; the environment variable ADMITTANCE_TOKEN may contain the
+    /// token itself.
     #[arg(long, value_name = "FILE", env = "ADMITTANCE_TOKEN_FILE")]
     token_file: Option<PathBuf>,
-    /// Trust the CAs in this PEM file, in addition to the system's.
+    /// Trust the CAs in this PEM file, in addition to the CAs of the system.
     #[arg(long, value_name = "FILE", env = "ADMITTANCE_CA")]
     ca: Option<PathBuf>,
-    /// Present this client certificate (PEM); --key is required too.
+    /// Present this client certificate (PEM) to the driver; --key must name its key.
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
     /// The key of --certificate (PEM).
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_arguments_are_refused() {
+    fn invalid_arguments_of_driver_connections_are_refused() {
         crate::assert_accepted(&[
             ("status", true),
             ("status --server https://driver:9090 --ca ca.pem", true),

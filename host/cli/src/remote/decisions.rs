@@ -35,25 +35,25 @@ pub(crate) struct DecisionsArguments {
     /// Print each decision when it is made, until Ctrl-C. With --since or --limit, print earlier decisions first.
     #[arg(long, short)]
     follow: bool,
-    /// Only requests that matched this chain.
+    /// List only decisions on requests that matched this chain.
     #[arg(long, value_name = "NAME", add = completion::chain_names())]
     chain: Option<String>,
-    /// Only requests for which this stage was called.
+    /// List only decisions on requests for which this stage was called.
     #[arg(long, value_name = "NAME", add = completion::stage_names())]
     stage: Option<String>,
-    /// Only requests for this namespace.
+    /// List only decisions on requests for this namespace.
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
-    /// Only requests of this user.
+    /// List only decisions on requests of this user.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Only requests with this text in their type, namespace, name, uid, user or message.
+    /// List only decisions on requests with this text in their type, namespace, name, uid, user or message.
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
-    /// Only requests with this verdict. May be given more than once.
+    /// List only decisions with this verdict. May be given more than once.
     #[arg(long, value_name = "VERDICT", value_parser = verdicts())]
     verdict: Vec<String>,
-    /// Only requests since this moment (2026-01-02T03:04:05Z), or in the last minutes or hours (10m, 2h).
+    /// List only decisions since this moment (2026-01-02T03:04:05Z), or in the last minutes or hours (10m, 2h).
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<String>,
     /// The maximum number of decisions, up to 1000 [default: 100].
@@ -255,7 +255,7 @@ fn line(decision: &DecisionRecord) -> String {
     )
 }
 
-/// Lists the stages that did more than to allow the request.
+/// Lists the stages that did more than allow the request.
 fn stages(decision: &DecisionRecord) -> String {
     let rows = decision.stages.iter().filter_map(|row| {
         let what = match (row.result.as_str(), row.mode) {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_arguments_are_refused() {
+    fn invalid_arguments_of_decisions_are_refused() {
         crate::assert_accepted(&[
             ("decisions", true),
             (

@@ -188,7 +188,7 @@ a restart of the driver forgets this: disk full
     }
 
     #[test]
-    fn invalid_arguments_are_refused() {
+    fn invalid_arguments_of_disable_and_enable_are_refused() {
         crate::assert_accepted(&[
             ("disable pods/images --for 30m --reason x", true),
             (

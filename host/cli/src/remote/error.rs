@@ -81,8 +81,7 @@ impl RemoteError {
         let server = server.to_owned();
         let Ok(reply) = serde_json::from_slice::<ErrorReply>(body) else {
             let problem = format!("it replied {status}");
-            // A status of 400 probably means that the server requires TLS: servers such as this program answer plain
-            // HTTP like that.
+            // A server that requires TLS, such as this program, answers a request without TLS with status 400.
             return if status == StatusCode::BAD_REQUEST && server.starts_with("http://") {
                 Self::needs_tls(server, &problem)
             } else {
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn error_replies_explain_the_fix() {
+    fn an_error_reply_of_the_driver_is_explained_with_a_fix() {
         let refusal = r#"{"error":{"message":"no\u001b","mistakes":["a.yaml:1: x","b"]}}"#;
         for (status, body, expected) in [
             (

@@ -35,10 +35,10 @@ impl HistoryArguments {
 #[command(after_help = "Examples:
   admittance diff 41 42")]
 pub(crate) struct DiffArguments {
-    /// The older revision.
+    /// The number of the older revision.
     #[arg(value_name = "REVISION", add = completion::revisions())]
     from: u64,
-    /// The newer revision.
+    /// The number of the newer revision.
     #[arg(value_name = "REVISION", add = completion::revisions())]
     to: u64,
     #[command(flatten)]

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_arguments_are_refused() {
+    fn invalid_arguments_of_record_are_refused() {
         crate::assert_accepted(&[
             ("record", true),
             (

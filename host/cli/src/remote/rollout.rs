@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_arguments_are_refused() {
+    fn invalid_arguments_of_rollout_are_refused() {
         crate::assert_accepted(&[
             ("rollout next pods/images", true),
             ("rollout abort Mutating:pods/images -o json", true),

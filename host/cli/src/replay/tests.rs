@@ -209,7 +209,7 @@ spec:
 }
 
 #[test]
-fn invalid_arguments_are_refused() {
+fn invalid_arguments_of_replay_are_refused() {
     crate::assert_accepted(&[
         ("replay Cargo.toml src", true),
         (

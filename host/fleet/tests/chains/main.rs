@@ -125,7 +125,7 @@ async fn written_chains_are_read_back() {
 }
 
 #[tokio::test]
-async fn changes_by_other_clients_are_noticed() {
+async fn the_store_notices_chains_that_other_clients_change() {
     let setting = Setting::new();
     let store = store(&setting).await;
     let until = async |expected: usize| {
