@@ -17,13 +17,13 @@ use crate::{client::PooledClient, endpoint::Endpoint, tls};
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// The maximum number of bytes to read of an error response's body.
+/// The maximum number of bytes that are read of the body of an error response.
 const EXCERPT_BYTES: usize = 8 * 1024;
 
-/// The maximum number of bytes of an error response's body that a message quotes.
+/// The maximum number of bytes that a message quotes from the body of an error response.
 const EXCERPT: usize = 300;
 
-/// Posts JSON to one server; every webhook owns one caller.
+/// Posts JSON to the server of one webhook. Every webhook owns one caller.
 pub(crate) struct Caller {
     pub(crate) client: Arc<PooledClient>,
     pub(crate) endpoint: Endpoint,
@@ -31,7 +31,8 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Posts `body`, and returns the response's body if `accept` allows its status.
+    /// Posts `body` to `uri`. Returns the body of the response if `accept` allows its status; otherwise, the call
+    /// fails.
     pub(crate) async fn post(
         &self,
         uri: Uri,
@@ -95,7 +96,7 @@ impl Caller {
                 format!("{} answered with more than {limit} bytes", self.endpoint),
             )
         };
-        // A body whose announced size exceeds the limit is not read.
+        // If the body announces a size that exceeds the limit, it is not read at all.
         if body.size_hint().lower() > u64::try_from(limit).unwrap_or(u64::MAX) {
             return Err(too_large());
         }
@@ -106,7 +107,7 @@ impl Caller {
         }
     }
 
-    /// Refuses a response with a `Content-Encoding`, because the request accepts none.
+    /// Refuses a response with a `Content-Encoding`, because the request does not allow any encoding.
     fn check_encoding(&self, headers: &HeaderMap) -> Result<(), Failure> {
         match headers.get(header::CONTENT_ENCODING) {
             Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => Err(Failure::new(
@@ -145,13 +146,13 @@ impl Caller {
         )
     }
 
-    /// Returns the failure for an error that occurs before the response is complete.
+    /// Returns the failure of a call that ended with `error` before the response was complete.
     fn broken(&self, error: &(dyn StdError + 'static)) -> Failure {
         if let Some(failure) = find::<Failure>(error) {
             return failure.clone();
         }
-        // The server may send a TLS alert after the handshake, for instance because a client certificate is missing.
-        // The HTTP/2 error keeps only the alert's text.
+        // The server may send a TLS alert after the handshake, for instance because a client certificate is missing. An
+        // HTTP/2 error contains only the text of such an alert.
         let chain = chain(error);
         if let Some(error) = find::<rustls::Error>(error) {
             return tls::failure(error, &self.endpoint.to_string(), self.endpoint.host());
@@ -179,7 +180,7 @@ impl Caller {
     }
 }
 
-/// Adds trace headers, so that the webhook's spans continue the trace of the request.
+/// Adds the trace headers of the incoming request, so that the webhook continues its trace.
 fn add_trace(headers: &mut HeaderMap, trace: &TraceContext) {
     if let Ok(parent) = HeaderValue::try_from(trace.to_string()) {
         headers.insert(TRACEPARENT, parent);
@@ -191,7 +192,7 @@ fn add_trace(headers: &mut HeaderMap, trace: &TraceContext) {
 
 pub(crate) struct FailedCall {
     pub(crate) failure: Failure,
-    /// The pause that the server demanded before a retry; `None` if it did not ask for a retry.
+    /// How long the server asked the client to wait before a retry; `None` if it did not ask for a retry.
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -210,7 +211,8 @@ impl From<FailedCall> for Failure {
     }
 }
 
-/// Returns the seconds in `Retry-After` if the status is 429 or at least 500. client-go retries the same responses.
+/// Returns the seconds in `Retry-After`. Returns `None` unless the status is 429 or at least 500, because client-go
+/// retries no other responses.
 fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
     let status = response.status();
     if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
@@ -220,7 +222,7 @@ fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
     value.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// Reads frames of a body until there are `EXCERPT_BYTES`, or until the body ends or fails.
+/// Reads the beginning of a body: frames until there are at least `EXCERPT_BYTES`, or until the body ends or fails.
 async fn beginning(mut body: Incoming) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < EXCERPT_BYTES {
@@ -232,7 +234,7 @@ async fn beginning(mut body: Incoming) -> Vec<u8> {
     bytes
 }
 
-/// Shortens a server's text and joins its lines, so that a message can quote it.
+/// Joins the lines of a text from a server and shortens it, so that a message can quote it.
 fn printable(bytes: &[u8]) -> String {
     let clean: String = String::from_utf8_lossy(bytes)
         .chars()

@@ -19,23 +19,24 @@ use crate::{
     tls,
 };
 
-/// The time after which an idle connection is closed.
+/// A connection to a webhook's server is closed after it was idle for this time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The number of idle connections that are kept for each server.
+/// The maximum number of idle connections that are kept for each webhook server.
 const IDLE_CONNECTIONS: usize = 64;
 
-/// The interval of HTTP/2 pings. All calls share one connection, so a dead peer must be noticed soon.
+/// The interval of HTTP/2 pings on a connection. All calls of a server share one HTTP/2 connection, so it must be
+/// noticed soon if the server is gone.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) type PooledClient = Client<Connector, Full<Bytes>>;
 
-/// The connection pools of all webhooks, and their address overrides. Cheap to clone.
+/// The pools of connections to webhook servers, and the overrides of their addresses. Cheap to clone.
 ///
-/// Webhooks that trust the same CAs share a pool, so they share connections to the same server, even across a reload of
-/// their definitions. A pool is closed when its last webhook is dropped.
+/// Webhooks that trust the same CAs share a pool. Therefore they share connections to the same server, and keep them
+/// when their definitions are reloaded. A pool is closed when its last webhook is dropped.
 #[derive(Clone, Default, derive_more::Debug)]
 #[debug("WebhookClients {{ resolve: {:?}, .. }}", _0.resolve)]
 pub struct WebhookClients(Arc<Shared>);
@@ -54,12 +55,13 @@ struct Key {
 }
 
 impl WebhookClients {
-    /// Creates empty pools. `resolve` overrides the addresses of some host names; DNS resolves the others.
+    /// Creates clients without connections. `resolve` contains the addresses of some host names; all other names are
+    /// looked up in DNS.
     pub fn new(resolve: Resolve) -> Self {
         Self::create(resolve, false)
     }
 
-    /// Creates empty pools like [`new`](Self::new), and also trusts CAs with RSA keys of 1024 to 2047 bits.
+    /// Creates clients like [`new`](Self::new), but these also accept CAs with RSA keys of 1024 to 2047 bits.
     pub fn accepting_short_keys(resolve: Resolve) -> Self {
         Self::create(resolve, true)
     }
@@ -96,8 +98,8 @@ impl WebhookClients {
                 .http2_keep_alive_interval(PING_INTERVAL)
                 .http2_keep_alive_timeout(PING_TIMEOUT)
                 .http2_keep_alive_while_idle(true)
-                // A request is retried only if the server had closed the idle connection before any byte was sent. A
-                // POST that may have arrived is never sent again.
+                // A request is sent again only if the server had closed the idle connection before a byte of it was
+                // sent. A POST that may have reached the server is never sent again.
                 .retry_canceled_requests(true)
                 .build(connector),
         );

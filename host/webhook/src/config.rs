@@ -5,31 +5,33 @@ use rustls_pki_types::CertificateDer;
 
 #[derive(Clone, Debug)]
 pub struct WebhookConfig {
-    /// The format of requests and responses.
+    /// The format of the webhook's requests and responses.
     pub protocol: Protocol,
     pub target: WebhookTarget,
-    /// The CAs that are trusted for the server's certificate. Required for a service of BCS; otherwise `None` means the
-    /// CAs of the operating system.
+    /// The CAs with which the certificate of the webhook's server is verified; `None` for the CAs of the operating
+    /// system. A BCS service must have a bundle.
     pub ca_bundle: Option<Vec<CertificateDer<'static>>>,
-    /// Whether the webhook may only allow or deny. If so, a `v1` AdmissionReview with a patch is invalid, and the patch
-    /// of a `v1beta1` review is ignored, as in kube-apiserver. Default: false.
+    /// Whether the webhook may only allow or deny requests. If so, a patch in its response has the effect that it has
+    /// in kube-apiserver: a `v1` AdmissionReview is invalid, and in a `v1beta1` review, the patch is ignored. Default:
+    /// false.
     pub validating: bool,
-    /// The largest body of a response, in bytes. Default: 8 MiB.
+    /// The maximum size of the body of a response, in bytes. Default: 8 MiB.
     pub response_limit: usize,
-    /// The timeout for DNS, TCP and TLS together. Default: 2 s. A call's own deadline applies in addition.
+    /// The timeout of connecting, which includes DNS, TCP and TLS. Default: 2 s. The deadline of the whole call applies
+    /// as well.
     pub connect_timeout: Duration,
 }
 
 impl WebhookConfig {
-    /// The default of [`response_limit`](Self::response_limit): 7 MiB, which webhook servers of Kubernetes commonly
-    /// accept, and 1 MiB for the AdmissionReview around the object.
+    /// The default of [`response_limit`](Self::response_limit). An object may have 7 MiB, as webhook servers of
+    /// Kubernetes commonly accept; 1 MiB is added for the AdmissionReview around it.
     pub const DEFAULT_RESPONSE_LIMIT: usize = 8 * 1024 * 1024;
 
-    /// The default of [`connect_timeout`](Self::connect_timeout). The operating system retransmits a lost SYN after 1
-    /// s, so the server can still answer the second SYN.
+    /// The default of [`connect_timeout`](Self::connect_timeout). If the first SYN is lost, the operating system sends
+    /// another one after 1 s, which the server can still answer in time.
     pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-    /// Creates a configuration without a CA bundle and with the default limits.
+    /// Creates the configuration of a webhook without a CA bundle and with the default limits.
     pub fn new(protocol: Protocol, target: WebhookTarget) -> Self {
         Self {
             protocol,

@@ -40,7 +40,7 @@ impl Endpoint {
     fn from_url(url: &Url, protocol: &Protocol) -> Result<Self, Error> {
         let refuse = |reason| {
             let mut redacted = url.clone();
-            // Both setters fail only for URLs without a host.
+            // The setters fail only if a URL has no host. Such a URL has no user or password either.
             let _ = redacted.set_username("");
             let _ = redacted.set_password(None);
             Error::Url {
@@ -87,7 +87,7 @@ impl Endpoint {
     }
 
     fn from_service(host: &str, port: u16, path: &str, protocol: &Protocol) -> Result<Self, Error> {
-        // A trailing dot is valid in DNS, but in the name of a service it means that the last part is missing.
+        // In DNS, a host name may end with a dot. Here, it means that the last part of the service's name is missing.
         if host.ends_with('.') {
             return Err(Error::Host {
                 host: host.to_owned(),
@@ -118,13 +118,13 @@ impl Endpoint {
         };
         Ok(Self {
             scheme: Scheme::HTTPS,
-            // Every valid TLS host name is valid in a URI.
+            // This cannot fail, because every valid host name for TLS is valid in a URI.
             authority: authority.map_err(|error: http::uri::InvalidUri| refuse(error.to_string()))?,
             path,
         })
     }
 
-    /// Returns the URI of a request. Only AdmissionReviews get the `query`.
+    /// Returns the URI to which a request is sent. `query` replaces the query; it is `None` for the BCS protocol.
     pub(crate) fn uri(&self, query: Option<&str>) -> Uri {
         let mut parts = Parts::default();
         parts.scheme = Some(self.scheme.clone());
@@ -134,7 +134,7 @@ impl Endpoint {
                 .and_then(|query| format!("{}?{query}", self.path.path()).parse().ok())
                 .unwrap_or_else(|| self.path.clone()),
         );
-        // This cannot fail, because scheme, authority and path are all set.
+        // This cannot fail, because the scheme, the authority and the path are all set.
         Uri::from_parts(parts).unwrap_or_default()
     }
 
@@ -167,7 +167,8 @@ mod tests {
         }
     }
 
-    /// Unmarked rows follow kube-apiserver's validation of `clientConfig`; "BCS" rows follow the BCS driver.
+    /// Rows that begin with "BCS" expect what the BCS driver accepts. All other rows expect what kube-apiserver accepts
+    /// in `clientConfig`.
     #[test]
     fn urls_of_webhooks_are_checked() {
         use Protocol::BcsResource;
@@ -250,7 +251,8 @@ mod tests {
         use Protocol::BcsResource;
         use ServiceNaming::{Bcs, Kubernetes};
         let (bcs, kubernetes) = ((BcsResource, Bcs), (review(), Kubernetes));
-        // (protocol and naming, namespace, port, path, expected URI or part of the error)
+        // (protocol and naming of the service, its namespace, port and path, expected URI or part of the expected
+        // error)
         for ((protocol, naming), namespace, port, path, expected) in [
             (&bcs, "ns", 443, "", Ok("https://hook.ns/")),
             (&bcs, "ns", 8443, "/x?y=z", Ok("https://hook.ns:8443/x?y=z")),

@@ -1,13 +1,13 @@
-//! Remote webhooks as stages: an HTTPS server gives the verdict.
+//! Webhooks: hooks for which a server returns the verdict over HTTPS.
 //!
 //! A [`Webhook`] is a [`Hook`](admittance_admission::Hook) created from a [`WebhookConfig`]: the
 //! [protocol](admittance_admission::Protocol) and address of the server, and the CAs that are trusted for it.
-//! [`WebhookClients`] holds the pooled connections; webhooks that trust the same roots share one pool.
+//! [`WebhookClients`] holds pools of connections; webhooks that trust the same CAs share one pool.
 //!
-//! Redirects and proxies are never used. Every failed call is a [`Failure`](admittance_admission::Failure) with its own
-//! kind and a message that says what to do.
+//! Redirects are not followed, and proxies are not used. A failed call returns a
+//! [`Failure`](admittance_admission::Failure), whose kind tells what has failed, and whose message tells what to do.
 //!
-//! This crate logs only dropped audit annotations; callers get everything else as a return value.
+//! The only log messages of this crate are about dropped audit annotations. Everything else is returned to the caller.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,

@@ -7,11 +7,11 @@ use http::{
 
 use crate::Error;
 
-/// Address overrides for some host names, used instead of DNS. TLS and the `Host` header still use the name.
+/// The addresses that replace those in DNS for some host names. TLS and the `Host` header still use the host name.
 #[derive(Clone, Debug, Default)]
 pub struct Resolve(HashMap<String, Address>);
 
-/// A host name or IP address, and a port.
+/// The address of a server: a host name or IP address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub struct Address(Authority);
 
@@ -19,15 +19,15 @@ impl Address {
     fn parse(text: &str) -> Option<Self> {
         let authority = Authority::from_str(text).ok()?;
         let has_user = authority.as_str().contains('@');
-        // A client cannot connect to port 0.
+        // Port 0 is refused, because no client can connect to it.
         let has_port = authority.port_u16().is_some_and(|port| port != 0);
         (!has_user && has_port && !authority.host().is_empty()).then_some(Self(authority))
     }
 }
 
 impl Resolve {
-    /// Creates a table from host names and addresses of the form `HOST:PORT`. If the host in an address is a name, DNS
-    /// resolves it, not this table.
+    /// Creates the overrides from pairs of a host name and an address, `HOST:PORT`. If the host of an address is a
+    /// name, it is looked up in DNS, not in these overrides.
     pub fn parse<H: AsRef<str>, A: AsRef<str>>(
         entries: impl IntoIterator<Item = (H, A)>,
     ) -> Result<Self, Error> {
@@ -44,12 +44,13 @@ impl Resolve {
             .map(Self)
     }
 
-    /// Returns the address for a host name. Case is ignored.
+    /// Returns the address that overrides DNS for this host name; `None` if there is none. Case is ignored.
     pub fn get(&self, host: &str) -> Option<&Address> {
         self.0.get(key(host).as_ref())
     }
 
-    /// Returns `uri` with the host and port from the table; `None` if the table has no entry for its host.
+    /// Returns the URI to connect to instead of `uri`, with the host and port that override DNS; `None` if its host has
+    /// no override.
     pub(crate) fn dial(&self, uri: &Uri) -> Option<Uri> {
         let Address(authority) = self.get(uri.host()?)?;
         let mut parts = http::uri::Parts::default();

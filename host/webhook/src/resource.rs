@@ -1,4 +1,5 @@
-//! The BCS protocol: the request body is the object, and the response body is the whole changed object.
+//! The BCS protocol for webhooks. The body of a request is the object, and the body of the response is the whole object
+//! after the webhook's changes.
 
 use admittance_admission::{Deadline, Failure, FailureKind, Object, Request, Response, Verdict, offload};
 use bytes::Bytes;
@@ -21,7 +22,7 @@ pub(crate) async fn call(
         ));
     };
     let body = Bytes::copy_from_slice(object.text().as_bytes());
-    // The BCS driver accepts only status 200.
+    // Like the BCS driver, accepts no status except 200.
     let reply = caller
         .post(
             caller.endpoint.uri(None),

@@ -1,7 +1,8 @@
-//! The Kubernetes protocol: request and response bodies are AdmissionReviews.
+//! The Kubernetes protocol for webhooks. The bodies of requests and responses are AdmissionReviews.
 //!
-//! All webhooks get the request's own `uid`, so that the logs of both sides can be correlated. kube-apiserver creates a
-//! new `uid` for every call; a webhook cannot tell the difference, because it only copies the `uid` to its response.
+//! All webhooks get the `uid` of the incoming request, so that their logs can be correlated with the host's. In
+//! contrast, kube-apiserver creates a new `uid` for every call. This makes no difference to a webhook, which only
+//! copies the `uid` to its response.
 
 use admittance_admission::{
     Deadline, Failure, Request, Response, ReviewVersion, offload, read_response, write_review,
@@ -10,7 +11,8 @@ use http::{HeaderValue, StatusCode, header};
 
 use crate::call::{Caller, FailedCall};
 
-/// The number of retries after responses with `Retry-After`, as in client-go, which kube-apiserver uses.
+/// The maximum number of retries of a call, after responses with `Retry-After`. It is that of client-go, which
+/// kube-apiserver uses.
 const RETRIES: u32 = 10;
 
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, */*");
@@ -18,7 +20,7 @@ const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, */*");
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReviewForm {
     pub(crate) version: ReviewVersion,
-    /// Whether the webhook must not change the object.
+    /// Whether the webhook may only allow or deny, because its chain is validating.
     pub(crate) validating: bool,
 }
 
@@ -29,7 +31,8 @@ pub(crate) async fn call(
     deadline: Deadline,
 ) -> Result<Response, Failure> {
     let body = write_review(form.version, request);
-    // The timeout is rounded up to a full second, as in kube-apiserver, so that the webhook does not give up early.
+    // The webhook is told the timeout in full seconds. As in kube-apiserver, it is rounded up, so that the webhook does
+    // not give up too early.
     let seconds = deadline.remaining().as_millis().div_ceil(1000).max(1);
     let uri = caller.endpoint.uri(Some(&format!("timeout={seconds}s")));
     let is_success = |status: StatusCode| (200..=206).contains(&status.as_u16());

@@ -19,8 +19,8 @@ const ADVICE: TlsAdvice<'static> = TlsAdvice {
     plain: "check that it is not an http port",
 };
 
-/// Creates a client configuration that trusts only the CAs in `ca_bundle`, or the operating system's CAs if there is no
-/// bundle. CAs with RSA keys of 1024 to 2047 bits are trusted only if `accepts_short_keys` is true.
+/// Creates a TLS configuration that trusts only the CAs in `ca_bundle`; without a bundle, it trusts those of the
+/// operating system. CAs with RSA keys of 1024 to 2047 bits are trusted only if `accepts_short_keys` is true.
 pub(crate) fn client_config(
     ca_bundle: Option<&[CertificateDer<'static>]>,
     accepts_short_keys: bool,
@@ -60,7 +60,7 @@ fn no_connection(authority: &str, host: &str, reason: &str) -> Failure {
     )
 }
 
-/// Finds a TLS alert about a client certificate in the text of a rustls error.
+/// Returns the TLS alert about a client certificate that `text` mentions, if any. `text` is the message of an error.
 pub(crate) fn alert_in(text: &str) -> Option<rustls::Error> {
     [
         AlertDescription::CertificateRequired,

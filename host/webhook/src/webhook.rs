@@ -13,10 +13,11 @@ use crate::{
     review::{self, ReviewForm},
 };
 
-/// A remote webhook. Its pooled connections may be shared and may outlive it.
+/// A webhook on a server. It may share its pooled connections with other webhooks, so they may stay open after it was
+/// dropped.
 ///
-/// A call is one POST; dropping the future cancels it. Only connecting has a timeout of its own: the chain cancels a
-/// call at its deadline.
+/// A call is a POST, which is cancelled if the future is dropped. The webhook itself has a timeout only for connecting,
+/// because the chain cancels each call at its deadline.
 #[derive(derive_more::Debug, derive_more::Display)]
 #[display("{}", caller.endpoint)]
 #[debug("Webhook {{ endpoint: {:?}, form: {form:?}, .. }}", caller.endpoint.to_string())]
@@ -32,11 +33,11 @@ enum Form {
 }
 
 impl Webhook {
-    /// Creates a webhook. Its server need not be available yet.
+    /// Creates a webhook. Nothing is sent, so its server need not be running yet.
     pub fn new(config: WebhookConfig, clients: &WebhookClients) -> Result<Self, Error> {
         let form = match &config.protocol {
             Protocol::BcsResource => Form::Resource,
-            // The first of the listed versions is used, because all of them are supported.
+            // This program supports all versions of the review, so it uses the one that the webhook lists first.
             Protocol::AdmissionReview { versions } => Form::Review(ReviewForm {
                 version: *versions.first().ok_or(Error::NoReviewVersion)?,
                 validating: config.validating,

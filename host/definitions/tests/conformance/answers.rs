@@ -1,4 +1,4 @@
-//! Compares the outcome of a request with the API server's response.
+//! Compares the outcome of a request here with the recorded response of kube-apiserver.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use admittance_admission::{Decision, Outcome, RefusalCause};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// The recorded response of the API server.
+/// The recorded response of kube-apiserver to a request.
 #[derive(Deserialize)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -31,13 +31,14 @@ impl fmt::Display for Answer {
 }
 
 impl Answer {
-    /// Returns whether a policy refused the request. Messages of the API server's own validation contain "is invalid".
+    /// Returns whether the request was refused by a policy, and not by the API server's own validation, whose messages
+    /// contain "is invalid".
     fn is_of_policy(&self) -> bool {
         let message = self.message.as_deref().unwrap_or_default();
         self.status >= 400 && !message.contains(" is invalid: ")
     }
 
-    /// Describes how the outcome differs from this response; `None` if they agree.
+    /// Returns how the outcome differs from this recorded response; `None` if they agree.
     pub(crate) fn difference(&self, outcome: &Outcome) -> Option<String> {
         let (here, refusal) = match &outcome.decision {
             Decision::Allowed => ("allowed".to_owned(), None),
@@ -90,7 +91,7 @@ impl Answer {
             .collect();
         theirs.sort_by_key(|(key, _)| *key);
         ours.sort_by_key(|(key, _)| *key);
-        // Audit annotations were recorded only for allowed requests.
+        // For refused requests, audit annotations were not recorded.
         let are_recorded = self.status < 400;
         (are_recorded && ours != theirs).then(|| format!("audit annotations {theirs:?}; here: {ours:?}"))
     }
@@ -107,15 +108,15 @@ impl Answer {
     }
 }
 
-/// The metadata that was not recorded.
+/// The fields of `metadata` that are missing in the recorded objects.
 const OF_SERVER: [&str; 4] = ["uid", "creationTimestamp", "managedFields", "resourceVersion"];
 
-/// Parses JSON, so that the order of fields does not matter. Other text becomes a string.
+/// Parses the text as JSON, so that the order of fields does not matter. Text that is not JSON becomes a string.
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| json!(text))
 }
 
-/// The fields that the API server sets after or between the policies, in objects of any kind.
+/// The fields that the API server itself sets in objects, between the policies or after them. They are not compared.
 const FILLED_IN: [&str; 28] = [
     "defaultMode",
     "kubernetes.io/metadata.name",
@@ -147,7 +148,7 @@ const FILLED_IN: [&str; 28] = [
     "ipFamilyPolicy",
 ];
 
-/// Returns the first difference between two objects, except in fields that the API server sets.
+/// Returns the first difference between two objects. Fields that the API server itself sets do not count.
 fn different(path: &str, theirs: &Value, ours: &Value) -> Option<String> {
     match (theirs, ours) {
         (Value::Object(theirs), Value::Object(ours)) => {
@@ -179,17 +180,17 @@ fn different(path: &str, theirs: &Value, ours: &Value) -> Option<String> {
     }
 }
 
-/// Returns whether the API server omits this value when it writes an object.
+/// Returns whether the value is an empty object or list, which the API server omits.
 fn is_empty(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// Returns whether this is the `metadata` that the API server adds to a Job's Pod template.
+/// Returns whether this is the `metadata` that the API server adds to the Pod template of a Job.
 fn is_of_jobs(value: &Value) -> bool {
     value.pointer("/labels/job-name").is_some()
 }
 
-/// Adds the API server's defaults to the object, as far as the cases need them.
+/// Sets the default values that the API server would set in the object, as far as the recorded cases contain them.
 pub(crate) fn defaulted(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata

@@ -1,4 +1,5 @@
-//! Imitates the cluster in which the responses were recorded, and calls chains for requests to it.
+//! Imitates the cluster from which the responses were recorded: its objects and permissions. Calls the chains for
+//! requests to it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,7 +20,7 @@ pub(crate) fn alice() -> UserInfo {
     }
 }
 
-/// An authorizer that allows everything to alice, and nothing to others.
+/// An authorizer that allows everything to the user alice, and nothing to any other user.
 #[derive(Clone, Copy)]
 struct Administrators;
 
@@ -67,7 +68,7 @@ impl ClusterReader for Objects {
         query: &ClusterQuery,
         _: Deadline,
     ) -> Result<ClusterPage, ClusterError> {
-        // The cases select objects by one label and one value.
+        // The selector has one label with one value, because the recorded cases have no other selectors.
         let wanted = query
             .label_selector
             .trim_end_matches(')')
@@ -121,7 +122,7 @@ impl Cluster {
         let namespaces = StaticNamespaces::new(labels);
         let objects = existing.into_iter().chain(objects).collect();
         let reader: Arc<dyn ClusterReader> = Arc::new(Objects(objects));
-        // The chains of a phase are called in the order of their names.
+        // In each phase, chains are called in the order of their names, so they are sorted.
         let mut sorted = BTreeMap::new();
         for chain in chains {
             sorted.insert((chain.phase != Phase::Mutating, chain.name.clone()), chain);
@@ -154,7 +155,7 @@ fn built(chain: ChainDefinition, reader: &Arc<dyn ClusterReader>) -> Chain {
             panic!("{}: not a policy", chain.name);
         };
         let mut spec = stage.spec;
-        // The timeout is long, so that a slow machine causes no difference.
+        // The timeout is so long that it has no effect, even on a slow machine.
         spec.timeout = Duration::from_secs(600);
         Stage {
             spec,

@@ -1,4 +1,4 @@
-//! The intended differences from kube-apiserver, each with its reason.
+//! The cases in which this program intentionally differs from kube-apiserver, each with the reason.
 
 const PANIC: &str =
     "A bug of kube-apiserver: it panics. Here the expression has the value that the language gives it.";
@@ -12,7 +12,7 @@ const KINDS: &str =
 const ORDER: &str = "Go goes through a map in a random order.";
 const OTHER_PARTY: &str = "The API server does this itself, between policies; a webhook is sent the result.";
 
-/// The differing cases in `cases.jsonl`, by name and number of the request.
+/// The requests in `cases.jsonl` with a different outcome, by the name of the case and the number of the request.
 pub(crate) const REQUESTS: &[(&str, &str)] = &[
     ("m-jp-obj#0", PANIC),
     ("m-jp-rename#0", IDENTITY),
@@ -48,7 +48,7 @@ pub(crate) const REQUESTS: &[(&str, &str)] = &[
     ("v4-int64str#0", OTHER_PARTY),
 ];
 
-/// The differing cases in `accepts.jsonl`, by name.
+/// The documents in `accepts.jsonl` that are accepted only here or only by kube-apiserver, by the name of the case.
 pub(crate) const DOCUMENTS: &[(&str, &str)] = &[
     (
         "V-var-dup",
@@ -57,7 +57,7 @@ pub(crate) const DOCUMENTS: &[(&str, &str)] = &[
     ("V-vars-200", "A policy has at most 64 variables."),
 ];
 
-/// The differing cases in `cel.jsonl`, by expression.
+/// The expressions in `cel.jsonl` that compile only here or only in kube-apiserver, or have a different value.
 pub(crate) const EXPRESSIONS: &[(&str, &str)] = &[
     ("[?object.x]", PANIC),
     ("[?object]", PANIC),

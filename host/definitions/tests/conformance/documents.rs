@@ -1,4 +1,4 @@
-//! Tests that exactly the policies and bindings that the API server accepts are accepted here.
+//! Tests that the same policies and bindings are accepted here as by kube-apiserver.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Tests that the same expressions compile as in kube-apiserver, and that they have the same values.
+//! Tests that the same CEL expressions compile here as in kube-apiserver, and that they have the same values.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,8 @@ use crate::{assert_differences, chains, cluster::Cluster, differences, lines};
 #[derive(Deserialize)]
 struct Case {
     expression: String,
-    /// `accepted` or `refused` if the expression was only compiled; otherwise its value, or null after an error.
+    /// The recorded result of kube-apiserver. For an expression that was only compiled, it is `accepted` or `refused`;
+    /// for others, the value, or null after an error.
     kube: Option<String>,
     why: Option<String>,
 }
@@ -36,7 +37,7 @@ fn policy(name: &str, validation: &Value) -> [Value; 2] {
     ]
 }
 
-/// Returns the object for which the API server evaluated the expressions.
+/// Returns the object with which kube-apiserver evaluated the expressions when they were recorded.
 fn object(is_shown: bool) -> Object {
     let mut object = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"},

@@ -1,8 +1,8 @@
 //! Compares Kubernetes policies with the recorded responses of kube-apiserver 1.36.2, which are in `data`.
 //!
-//! Each test runs a table of cases, and compares the differing ones with a list of intended differences
-//! (`differences.rs`). A difference that is missing from the list fails the test, as does an entry without a
-//! difference.
+//! Each test runs a file of recorded cases, and collects those with a different result. They must be exactly the
+//! intended differences in `differences.rs`: the test fails if a difference is missing there, or if a case there does
+//! not differ.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::panic, reason = "a test that cannot go on fails")]
@@ -22,13 +22,13 @@ use admittance_definitions::{ChainDefinition, load};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Returns the path of a file with recorded data.
+/// Returns the path of a file with data that were recorded from kube-apiserver.
 fn data(name: &str) -> PathBuf {
     let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     package.join("tests/conformance/data").join(name)
 }
 
-/// Parses a file with one JSON document per line.
+/// Parses a recorded file, in which each line is a JSON document.
 fn lines<T: DeserializeOwned>(name: &str) -> Vec<T> {
     let text = fs::read_to_string(data(name)).unwrap();
     text.lines()
@@ -44,7 +44,8 @@ fn chains(documents: &[Value]) -> Result<Vec<ChainDefinition>, String> {
     load(&[file]).map_err(|mistakes| mistakes.to_string())
 }
 
-/// Fails unless exactly the listed cases differ. `found` describes each differing case.
+/// Fails unless the cases in `found` are exactly those in `listed`. `found` has the differing cases, each with a
+/// description.
 fn assert_differences(what: &str, cases: usize, found: BTreeMap<String, String>, listed: &[(&str, &str)]) {
     let is_listed = |name: &str| listed.iter().any(|(known, _)| *known == name);
     let unexpected: Vec<_> = found

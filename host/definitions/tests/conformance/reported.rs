@@ -1,4 +1,4 @@
-//! Tests inputs from bug reports against the results of the API server.
+//! Tests policies and requests from bug reports. The expected results are those of kube-apiserver.
 
 use std::fs;
 
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::{cluster::Cluster, data};
 
-/// Returns the outcome of the request in the directory of this bug report.
+/// Reads the policy and the request in the directory `name`, which is named after a bug report. Returns the outcome of
+/// the request.
 async fn outcome(name: &str) -> Outcome {
     let directory = data("reported").join(name);
     let chains =
@@ -26,7 +27,7 @@ async fn outcome(name: &str) -> Outcome {
 
 #[tokio::test]
 async fn mutations_from_bug_reports_have_the_result_of_kube_apiserver() {
-    // (directory, pointer into the object, value after the policy)
+    // (directory of the bug report, JSON Pointer into the object, value there after the mutation)
     for (name, pointer, expected) in [
         (
             "map-apply-dup-env-touched",

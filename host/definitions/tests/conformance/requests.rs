@@ -1,4 +1,5 @@
-//! Replays requests to an API server with policies, and compares the outcomes with the recorded responses.
+//! Replays requests that were sent to kube-apiserver with policies. The outcomes are compared with the recorded
+//! responses.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +36,7 @@ struct Recorded {
     answer: Answer,
 }
 
-/// The resource, the names and the query in a path.
+/// What the path of a request addresses: the resource, the names, and the query.
 #[derive(Default)]
 struct Target {
     resource: GroupVersionResource,
@@ -87,7 +88,7 @@ impl Target {
     }
 }
 
-/// Returns the object as the API server stores it.
+/// Returns the object as the API server would store it, with default values and a resource version.
 fn stored_object(object: Value) -> Value {
     let mut object = defaulted(object);
     object["metadata"]["resourceVersion"] = json!("3665");
@@ -114,7 +115,8 @@ fn merge(into: &mut Value, patch: &Value) {
 }
 
 impl Recorded {
-    /// Returns the API server's admission requests for this request: one for each object of a collection.
+    /// Returns the admission requests that the API server creates for this request. If it addresses a collection, there
+    /// is one for each object.
     fn admission_requests(&self, existing: &[Value]) -> Vec<Request> {
         let target = Target::parse(&self.path);
         let is_of_target = |object: &&Value| {
@@ -203,7 +205,7 @@ impl Recorded {
         pairs.into_iter().map(request).collect()
     }
 
-    /// Describes how the outcome differs from the recorded response; `None` if they agree.
+    /// Returns how the outcome of the request differs from the recorded response; `None` if they agree.
     async fn difference(&self, cluster: &Cluster, existing: &[Value]) -> Option<String> {
         for request in self.admission_requests(existing) {
             let outcome = cluster.admit(request).await;
@@ -215,7 +217,7 @@ impl Recorded {
     }
 }
 
-/// The API server evaluated the policies of all cases together, so one host has all their chains.
+/// kube-apiserver had the policies of all cases at the same time, so the chains of all cases are called here as well.
 #[tokio::test]
 async fn requests_get_the_same_responses_as_from_kube_apiserver() {
     let cases: Vec<Case> = lines("cases.jsonl");
@@ -225,7 +227,7 @@ async fn requests_get_the_same_responses_as_from_kube_apiserver() {
     let crds: Vec<Value> = serde_json::from_str(&crds).unwrap();
     let mut requests = Vec::new();
     for case in &cases {
-        // Parameters are read without `managedFields`.
+        // The objects that policies read as parameters have no `managedFields`.
         objects.extend(case.existing.iter().cloned().map(|object| {
             let mut object = stored_object(object);
             object["metadata"]

@@ -47,7 +47,7 @@ fn pod_create() -> Request {
     request
 }
 
-/// The expected reviews have the fields that kube-apiserver 1.36 sends for the same requests.
+/// For each request, the expected review has the same fields as the one that kube-apiserver 1.36 sends.
 #[tokio::test]
 async fn a_review_is_sent_as_kube_apiserver_sends_it() {
     let mut pod_exec = Request::new(
@@ -175,7 +175,7 @@ async fn a_review_is_sent_as_kube_apiserver_sends_it() {
     }
 }
 
-/// `timeout=` is the time until the deadline, rounded up to a full second.
+/// The webhook gets the time until the deadline in the query, as `timeout=`. It is rounded up to a full second.
 #[tokio::test]
 async fn the_deadline_is_sent_as_the_timeout() {
     let (mut server, webhook) = serve(review(V1), always(|| answer(500, "")));
@@ -195,27 +195,27 @@ async fn the_deadline_is_sent_as_the_timeout() {
 #[derive(Debug)]
 enum Expected {
     Allow,
-    /// Adds a JSON Patch with this number of operations.
+    /// The webhook adds a JSON Patch with this number of operations.
     Patch(usize),
-    /// Denies with a code, a reason and a message.
+    /// The webhook denies the request with this code, reason and message.
     Deny(u16, &'static str, &'static str),
     Invalid(&'static str),
 }
 
 const EMPTY: &str = "the webhook denied the request without explanation";
 
-/// Each row expects the outcome of kube-apiserver, except rows marked "ours", where Admittance differs. `UID` stands
-/// for the request's uid.
+/// Each row expects the outcome that its answer has in kube-apiserver. In rows that begin with "ours", Admittance
+/// differs from it. `UID` stands for the uid of the request.
 #[tokio::test]
 async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
     use Expected::{Allow, Deny, Invalid, Patch};
-    // The base64 form of `[{"op":"add","path":"/x","value":1}]`.
+    // This is `[{"op":"add","path":"/x","value":1}]` in base64.
     const ADD: &str = "W3sib3AiOiJhZGQiLCJwYXRoIjoiL3giLCJ2YWx1ZSI6MX1d";
     let v1 = |response: Value| json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
     let beta = |response: Value| json!({"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "response": response});
     let status = |status: Value| v1(json!({"uid": "UID", "allowed": false, "status": status}));
     let rows: Vec<(&str, ReviewVersion, Value, Expected)> = vec![
-        // Valid and invalid answers of v1.
+        // The next rows: answers of `v1` without a patch that allow the request or are invalid.
         ("allowed", V1, v1(json!({"uid": "UID", "allowed": true})), Allow),
         (
             "allowed with a status",
@@ -285,7 +285,7 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
             v1(json!({"uid": "UID", "allowed": "true"})),
             Invalid("`response.allowed` must be true or false"),
         ),
-        // Patches of v1.
+        // The next rows: answers of `v1` with a patch.
         (
             "patch",
             V1,
@@ -366,7 +366,7 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
             v1(json!({"uid": "UID", "allowed": false, "patch": ADD, "patchType": "JSONPatch"})),
             Deny(400, "", EMPTY),
         ),
-        // Denials.
+        // The next rows: answers of `v1` that deny the request.
         (
             "denied",
             V1,
@@ -440,7 +440,7 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
             status(json!({"code": "403"})),
             Invalid("`response.status.code` must be an integer"),
         ),
-        // Answers of v1beta1.
+        // The next rows: answers of `v1beta1`.
         (
             "beta: allowed",
             V1Beta1,
@@ -506,7 +506,7 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
         check(case, version, 200, reply.to_string(), &expected).await;
     }
 
-    // `serde_json` cannot produce these texts.
+    // The next answers are written as text, because `serde_json` cannot produce them.
     let allowed = v1(json!({"uid": "UID", "allowed": true})).to_string();
     for (case, status, text, expected) in [
         ("empty", 200, String::new(), Invalid("empty")),
@@ -557,7 +557,7 @@ async fn check(case: &str, version: ReviewVersion, status: u16, reply: String, e
     assert!(matches, "{case}: {answer:?}, expected {expected:?}");
 }
 
-/// Only the statuses 200 to 206 are successful, whatever the body is.
+/// Only 200 to 206 count as success. With any other status, the call fails, whatever the body is.
 #[tokio::test]
 async fn error_statuses_of_webhooks_are_failures() {
     let denied = r#"{"kind":"Status","message":"try later"}"#;
@@ -569,7 +569,7 @@ async fn error_statuses_of_webhooks_are_failures() {
     }
 }
 
-/// A webhook requests a retry with status 429 or at least 500, and `Retry-After` in seconds.
+/// A webhook asks for a retry with `Retry-After` in seconds. It has an effect if the status is 429 or at least 500.
 #[tokio::test]
 async fn a_call_is_retried_after_the_time_in_retry_after() {
     for (status, retry_after, calls) in [
@@ -579,7 +579,7 @@ async fn a_call_is_retried_after_the_time_in_retry_after() {
         (503, None, 1),
         (503, Some("Wed, 21 Oct 2026 07:28:00 GMT"), 1),
         (404, Some("0"), 1),
-        // The retry would come after the deadline, so the call fails immediately.
+        // The webhook asks for a retry after the deadline, so the call fails immediately.
         (503, Some("3600"), 1),
     ] {
         let request = pod_create();
@@ -611,13 +611,13 @@ async fn a_call_is_retried_after_the_time_in_retry_after() {
             Ok(_) => assert_eq!(calls, 3),
             Err(failure) => assert_eq!((failure.kind, calls), (FailureKind::BadStatus, 1), "{failure}"),
         }
-        // Every retry sends the same review.
+        // The same review is sent in every retry.
         let first = server.arrived.recv().await.unwrap();
         for _ in 1..calls {
             assert_eq!(server.arrived.recv().await.unwrap().body, first.body);
         }
     }
-    // The number of retries is limited, whatever the webhook requests.
+    // This webhook always asks for a retry, but the number of retries is limited.
     let received = Arc::new(AtomicUsize::new(0));
     let count = received.clone();
     let (_server, webhook) = serve(
@@ -638,8 +638,8 @@ async fn a_call_is_retried_after_the_time_in_retry_after() {
     assert_eq!(received.load(Ordering::SeqCst), 11);
 }
 
-/// Any Content-Type is accepted, even an invalid one, which kube-apiserver refuses. A Content-Encoding is refused,
-/// because the request accepts none.
+/// Every Content-Type is accepted, even an invalid one, although kube-apiserver refuses that. A Content-Encoding is
+/// refused, because the request does not allow any encoding.
 #[tokio::test]
 async fn an_answer_may_have_any_content_type_but_no_encoding() {
     for (name, value, is_taken) in [
@@ -675,7 +675,8 @@ async fn an_answer_may_have_any_content_type_but_no_encoding() {
     }
 }
 
-/// As in kube-apiserver, denials can warn and annotate too. Empty warnings and invalid annotation keys are dropped.
+/// Warnings and annotations are kept whether the request is allowed or denied, as in kube-apiserver. Empty warnings and
+/// invalid keys of annotations are dropped.
 #[tokio::test]
 async fn warnings_and_annotations_come_with_the_verdict() {
     for allowed in [true, false] {
@@ -705,7 +706,7 @@ async fn warnings_and_annotations_come_with_the_verdict() {
     }
 }
 
-/// kube-apiserver uses the first version that it supports. A webhook that lists no versions is invalid.
+/// The first listed version is used, so a webhook that lists no version cannot be called.
 #[test]
 fn a_webhook_without_review_versions_is_refused() {
     use admittance_admission::Protocol;

@@ -9,12 +9,13 @@ use crate::{
     server::{always, answer, echo},
 };
 
-/// The request body is only the object, as the BCS driver sends it.
+/// As from the BCS driver, the body of the request is the object itself.
 #[tokio::test]
 async fn a_resource_is_sent_as_bcs_sends_it() {
     let (mut server, webhook) = serve(Protocol::BcsResource, echo());
     let mut request = application();
-    // Reserialising this text would change its spaces, key order and numbers.
+    // The text must be sent unchanged. If the object were serialised again, its spaces, key order and numbers would
+    // change.
     let text = "{ \"kind\":\"application\",\n \"a\": 1.0, \"metadata\": {\"name\":\"a\"} }";
     request.object = Some(Object::parse(text).unwrap());
     let response = call(&webhook, &request).await.unwrap();
@@ -37,8 +38,8 @@ async fn a_resource_is_sent_as_bcs_sends_it() {
     }
 }
 
-/// Unmarked rows expect the outcome of the BCS driver. In rows marked "safe", the BCS driver would store the response,
-/// and Admittance reports a failure.
+/// In rows that begin with "safe", Admittance reports a failure, although the BCS driver would store the response as
+/// the object. All other rows expect the outcome of the BCS driver.
 #[tokio::test]
 async fn an_answer_has_the_same_effect_as_in_the_bcs_driver() {
     use FailureKind::{BadStatus, InvalidResponse};
@@ -110,7 +111,7 @@ async fn an_answer_has_the_same_effect_as_in_the_bcs_driver() {
     }
 }
 
-/// Without an object there is no body to send.
+/// A request without an object fails, because the object would be the body of the webhook's request.
 #[tokio::test]
 async fn a_request_without_object_is_a_failure() {
     let (server, webhook) = serve(Protocol::BcsResource, echo());
@@ -123,7 +124,7 @@ async fn a_request_without_object_is_a_failure() {
     assert_eq!(server.connections(), 0);
 }
 
-/// The BCS driver follows redirects; Admittance sends the object only to the configured URL.
+/// The BCS driver follows redirects. Admittance does not, because it sends the object only to the configured URL.
 #[tokio::test]
 async fn redirects_of_webhooks_are_not_followed() {
     for status in [301, 302, 307, 308] {

@@ -14,13 +14,13 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        // All CAs have the same name, so that only their keys distinguish them.
+        // All CAs have the same name. Thus a test shows whether they are distinguished by their keys.
         params.distinguished_name.push(DnType::CommonName, "test CA");
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// Returns the certificate of a CA with a 1024-bit RSA key, and a server with a certificate for `hook.ns` from this
-    /// CA. Both are read from files because the TLS library cannot generate short keys.
+    /// Returns the certificate of a CA with a 1024-bit RSA key, and the configuration of a server whose certificate for
+    /// `hook.ns` is signed by this CA. Both are read from files because the TLS library cannot generate short keys.
     pub(crate) fn short() -> (CertificateDer<'static>, ServerConfig) {
         let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(include_bytes!("short_key/server.key")).unwrap();
@@ -47,7 +47,7 @@ impl Authority {
             .unwrap()
     }
 
-    /// Creates a server that requires a client certificate from this CA.
+    /// Returns the configuration of a server that requires a client certificate from this CA.
     pub(crate) fn server_for_clients(&self, names: &[&str]) -> ServerConfig {
         let (chain, key) = self.sign(server_params(names));
         let mut roots = RootCertStore::empty();
@@ -62,7 +62,7 @@ impl Authority {
             .unwrap()
     }
 
-    /// Creates a server whose own certificate is the CA's.
+    /// Returns the configuration of a server that wrongly uses the certificate of the CA as its own.
     pub(crate) fn as_server(&self) -> ServerConfig {
         let key = PrivateKeyDer::try_from(self.0.key().serialize_der()).unwrap();
         builder()

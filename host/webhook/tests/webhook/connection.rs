@@ -39,7 +39,7 @@ async fn connections_to_a_webhook_server_are_reused() {
         }
         assert_eq!(server.connections(), 1, "{version:?}");
 
-        // A webhook with another path on the same server shares the connection.
+        // The next webhook has another path on the same server, so it uses the same connection.
         let other = WebhookConfig {
             target: service(ServiceNaming::Bcs, "/other"),
             ..config(Protocol::BcsResource, &authority)
@@ -48,7 +48,7 @@ async fn connections_to_a_webhook_server_are_reused() {
         assert!(replaces(&call(&other, &application()).await));
         assert_eq!(server.connections(), 1, "{version:?}");
 
-        // A webhook with an additional CA does not share connections.
+        // The next webhook trusts an additional CA, so it needs its own connection.
         let wider = WebhookConfig {
             ca_bundle: Some(vec![authority.certificate(), Authority::new().certificate()]),
             ..config(Protocol::BcsResource, &authority)
@@ -94,7 +94,7 @@ async fn a_dropped_call_is_cancelled_and_does_not_disturb_the_next() {
     }
 }
 
-/// Creates a peer that accepts TCP connections and never sends a byte, and clients that connect to it.
+/// Opens a port on which nothing is ever sent. Returns its listener, and clients that connect to it.
 async fn mute() -> (TcpListener, WebhookClients) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -111,7 +111,7 @@ async fn a_dropped_call_ends_its_connection_attempt() {
         answer = call(&webhook, &request) => panic!("{answer:?}"),
         accepted = listener.accept() => accepted.unwrap().0,
     };
-    // The peer receives at most a ClientHello before the connection ends.
+    // The call was dropped, so the connection ends. Until then, at most a ClientHello was sent.
     let mut hello = Vec::new();
     stream.read_to_end(&mut hello).await.unwrap();
 }
@@ -212,7 +212,7 @@ async fn reading_an_endless_error_body_stops() {
 
 #[tokio::test]
 async fn an_unreachable_webhook_is_a_failure() {
-    // Nothing listens on a port that was bound and closed again.
+    // The port was bound and closed again, so nothing listens on it.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
@@ -238,7 +238,7 @@ async fn an_unreachable_webhook_is_a_failure() {
     }
 }
 
-/// Some connections fail after the TLS handshake; others carry data that is not HTTP.
+/// The server ends the connection before the answer is complete, or sends something that is not HTTP.
 #[tokio::test]
 async fn truncated_answers_of_webhooks_are_failures() {
     use tokio::io::AsyncWriteExt;
@@ -262,7 +262,7 @@ async fn truncated_answers_of_webhooks_are_failures() {
             FailureKind::InvalidResponse,
         ),
     ] {
-        // The server ends the connection both with and without a TLS `close_notify`.
+        // Each case is tested with and without a TLS `close_notify` at the end of the connection.
         for says_goodbye in [true, false] {
             let authority = Authority::new();
             let (listener, clients) = mute().await;
@@ -273,14 +273,14 @@ async fn truncated_answers_of_webhooks_are_failures() {
                 let (stream, _) = listener.accept().await.unwrap();
                 let mut stream = acceptor.accept(stream).await.unwrap();
                 let mut request = [0; 4096];
-                // The read returns at least the first byte of the request.
+                // A part of the request is enough: it shows that the connection is established.
                 let _ = stream.read(&mut request).await.unwrap();
                 stream.write_all(&bytes).await.unwrap();
                 if says_goodbye {
                     stream.shutdown().await.unwrap();
                 } else {
                     stream.get_mut().0.shutdown().await.unwrap();
-                    // The kernel would reset a connection with unread bytes.
+                    // The rest of the request is read, because the kernel would reset a connection with unread bytes.
                     while let Ok(1..) = stream.read(&mut request).await {}
                 }
             });

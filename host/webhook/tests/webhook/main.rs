@@ -1,4 +1,4 @@
-//! Calls webhooks over real sockets and real TLS.
+//! Tests of webhooks that are called over real sockets and with real TLS.
 
 #![expect(
     clippy::unwrap_used,
@@ -22,10 +22,10 @@ use admittance_webhook::{Resolve, Webhook, WebhookClients, WebhookConfig};
 use certificates::Authority;
 use server::Server;
 
-/// The BCS host name of the service `hook` in the namespace `ns`.
+/// The host name that a BCS service has, if it is called `hook` and is in the namespace `ns`.
 const BCS_HOST: &str = "hook.ns";
 
-/// The Kubernetes host name of the same service.
+/// The host name that a Kubernetes service has, if it is called `hook` and is in the namespace `ns`.
 const KUBERNETES_HOST: &str = "hook.ns.svc";
 
 fn service(naming: ServiceNaming, path: &str) -> WebhookTarget {
@@ -44,7 +44,7 @@ fn review(version: ReviewVersion) -> Protocol {
     }
 }
 
-/// Creates clients that resolve both host names to this server.
+/// Returns clients that connect to this server for the BCS and the Kubernetes host name of the service.
 fn clients_of(server: &Server) -> WebhookClients {
     let address = server.address.to_string();
     WebhookClients::new(Resolve::parse([(BCS_HOST, &address), (KUBERNETES_HOST, &address)]).unwrap())
@@ -61,7 +61,8 @@ fn config(protocol: Protocol, authority: &Authority) -> WebhookConfig {
     }
 }
 
-/// Creates a server with a valid certificate for both host names, and a webhook that calls it.
+/// Starts a server with a valid certificate for the BCS and the Kubernetes host name. Returns it with a webhook that
+/// calls it.
 fn serve(protocol: Protocol, handler: server::Handler) -> (Server, Webhook) {
     let authority = Authority::new();
     let server = Server::start(authority.server(&[BCS_HOST, KUBERNETES_HOST]), handler);
@@ -90,7 +91,7 @@ async fn call(webhook: &Webhook, request: &Request) -> Result<Response, Failure>
         .await
 }
 
-/// Returns whether the call succeeded and its verdict replaces the object.
+/// Returns whether the call succeeded, and the webhook's verdict replaces the object.
 fn replaces(answer: &Result<Response, Failure>) -> bool {
     matches!(answer, Ok(response) if matches!(response.verdict, Verdict::Replace(_)))
 }

@@ -1,4 +1,4 @@
-//! A webhook server that answers as configured by a test, and records its requests.
+//! A webhook server for tests. A test sets what it answers, and can look at the requests that it received.
 
 use std::{
     convert::Infallible,
@@ -28,14 +28,14 @@ use tokio_rustls::TlsAcceptor;
 
 pub(crate) type Answer = Response<BoxBody<Bytes, Infallible>>;
 
-/// Computes the answer to a request; `None` leaves the request unanswered.
+/// Returns the answer to a request; `None` means that the server never answers it.
 pub(crate) type Handler = Arc<dyn Fn(&ReceivedRequest) -> Option<Answer> + Send + Sync>;
 
 #[derive(Clone, Debug)]
 pub(crate) struct ReceivedRequest {
     pub(crate) method: Method,
     pub(crate) path: String,
-    /// The host and port in the request, from `:authority` or `Host`.
+    /// The host and port to which the request is addressed, from `:authority` or `Host`.
     pub(crate) authority: String,
     pub(crate) version: Version,
     pub(crate) headers: HeaderMap,
@@ -45,14 +45,14 @@ pub(crate) struct ReceivedRequest {
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) arrived: mpsc::UnboundedReceiver<ReceivedRequest>,
-    /// Receives a message when the client cancels a request.
+    /// Gets a message whenever the client cancels a request that the server has not answered.
     pub(crate) given_up: mpsc::UnboundedReceiver<()>,
     connections: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
 impl Server {
-    /// Starts a server that offers HTTP/2 and HTTP/1.1.
+    /// Starts a server with TLS that offers HTTP/2 and HTTP/1.1.
     pub(crate) fn start(mut tls: ServerConfig, handler: Handler) -> Self {
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Self::listen(Some(tls), handler)
@@ -88,7 +88,7 @@ impl Server {
                 tokio::spawn(async move {
                     match acceptor {
                         Some(acceptor) => {
-                            // Some tests make the client abort the handshake.
+                            // The handshake may fail, because some tests make the client abort it.
                             if let Ok(stream) = acceptor.accept(stream).await {
                                 counter.fetch_add(1, Ordering::SeqCst);
                                 desk.serve(stream).await;
@@ -133,7 +133,7 @@ struct ConnectionServer {
 impl ConnectionServer {
     async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         let service = service_fn(move |request| self.clone().answer(request));
-        // The result only tells how the client disconnected.
+        // The result is ignored: it only tells how the client closed the connection.
         let _ = auto::Builder::new(TokioExecutor::new())
             .serve_connection(TokioIo::new(stream), service)
             .await;
@@ -156,7 +156,7 @@ impl ConnectionServer {
             body,
         };
         let answer = (self.handler)(&seen);
-        // The receiver is gone when its test has ended.
+        // This fails if the test has ended and has dropped the receiver.
         let _ = self.arrivals.send(seen);
         match answer {
             Some(answer) => Ok(answer),
@@ -184,7 +184,7 @@ pub(crate) fn answer(status: u16, body: impl Into<Bytes>) -> Answer {
     response
 }
 
-/// Creates a body of unknown length that never ends.
+/// Returns an answer with status 200 whose body never ends, and does not announce its length.
 pub(crate) fn endless() -> Answer {
     Response::new(Endless.boxed())
 }
@@ -207,12 +207,12 @@ pub(crate) fn always(answer: impl Fn() -> Answer + Send + Sync + 'static) -> Han
     Arc::new(move |_| Some(answer()))
 }
 
-/// Echoes the request's body with status 200.
+/// Returns a handler that answers every request with status 200 and the request's own body.
 pub(crate) fn echo() -> Handler {
     Arc::new(|seen| Some(answer(200, seen.body.clone())))
 }
 
-/// Never answers the first `silent` requests, and echoes all others.
+/// Returns a handler that never answers the first `silent` requests, and answers all later ones with their own body.
 pub(crate) fn silent_at_first(silent: usize) -> Handler {
     let left = Mutex::new(silent);
     Arc::new(move |seen| {

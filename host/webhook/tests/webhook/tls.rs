@@ -23,8 +23,8 @@ fn with(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Certific
     params
 }
 
-/// A BCS service needs the name `{name}.{namespace}`, and a Kubernetes service `{name}.{namespace}.svc`. As in Go since
-/// 1.15, the common name is ignored. At least two labels must follow a wildcard.
+/// The certificate of a BCS service must contain the host name `{name}.{namespace}`. As in Go since 1.15, its common
+/// name is ignored. A wildcard is accepted only if at least two labels follow it.
 #[tokio::test]
 async fn a_wrong_certificate_is_reported_with_its_problem() {
     type Make = fn(&Authority) -> ServerConfig;
@@ -106,7 +106,7 @@ async fn a_wrong_certificate_is_reported_with_its_problem() {
     }
 }
 
-/// The BCS documentation creates its CA with a 1024-bit key (`openssl genrsa 1024`).
+/// Such a CA results from the commands in the BCS documentation (`openssl genrsa 1024`).
 #[tokio::test]
 async fn a_ca_with_a_short_rsa_key_is_reported_with_the_key_size() {
     let (authority, server) = Authority::short();
@@ -135,14 +135,14 @@ async fn short_rsa_keys_are_accepted_if_configured() {
     };
     let webhook = Webhook::new(trusting(authority), &lenient).unwrap();
     call(&webhook, &application()).await.unwrap();
-    // A webhook that trusts another CA still refuses the server.
+    // The server is refused by a webhook that trusts a different CA, even if short keys are accepted.
     let other = Authority::new().certificate();
     let webhook = Webhook::new(trusting(other), &lenient).unwrap();
     let failure = call(&webhook, &application()).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
 }
 
-/// An address in the common name is ignored; only the subjectAltName counts.
+/// The IP address must be in the subjectAltName of the certificate. In the common name, it is ignored.
 #[tokio::test]
 async fn a_url_with_an_ip_address_needs_a_certificate_for_it() {
     let authority = Authority::new();
@@ -178,7 +178,7 @@ async fn a_url_with_an_ip_address_needs_a_certificate_for_it() {
     }
 }
 
-/// With TLS 1.3, the server reports the missing certificate after the client has finished its handshake.
+/// In TLS 1.3, the client finishes its handshake before the server reports that the client certificate is missing.
 #[tokio::test]
 async fn a_missing_client_certificate_is_reported_over_http1() {
     let authority = Authority::new();
@@ -212,7 +212,8 @@ async fn the_expected_certificate_name_depends_on_the_service_naming() {
     }
 }
 
-/// The bundle may be a self-signed certificate that is not a CA.
+/// A `caBundle` may contain the server's own certificate, if it is self-signed, although it is not the certificate of a
+/// CA.
 #[tokio::test]
 async fn a_self_signed_certificate_can_be_its_own_bundle() {
     let key = rcgen::KeyPair::generate().unwrap();
@@ -234,7 +235,6 @@ async fn a_self_signed_certificate_can_be_its_own_bundle() {
     assert!(replaces(&call(&webhook, &application()).await));
 }
 
-/// The port is served without TLS.
 #[tokio::test]
 async fn a_server_without_tls_is_reported() {
     let authority = Authority::new();
@@ -245,7 +245,7 @@ async fn a_server_without_tls_is_reported() {
     assert!(failure.message.contains("does not speak TLS"), "{failure}");
 }
 
-/// Plain HTTP is allowed only for a URL, and only in the BCS protocol.
+/// The URL of a webhook may begin with `http:` only in the BCS protocol.
 #[tokio::test]
 async fn only_bcs_urls_may_use_plain_http() {
     let server = Server::start_plain(echo());
@@ -259,7 +259,7 @@ async fn only_bcs_urls_may_use_plain_http() {
     assert!(matches!(Webhook::new(config, &clients), Err(Error::Url { .. })));
 }
 
-/// Without a bundle, the system's CAs are trusted, and none of them signed this certificate.
+/// Without a `caBundle`, the CAs of the operating system are trusted. None of them has signed the server's certificate.
 #[tokio::test]
 async fn a_url_without_a_bundle_trusts_only_the_system_cas() {
     let authority = Authority::new();
@@ -277,7 +277,7 @@ async fn a_url_without_a_bundle_trusts_only_the_system_cas() {
                 "{failure}"
             );
         }
-        // The system has no CAs, for instance in a minimal container.
+        // The operating system may have no CAs, for instance in a minimal container.
         Err(error) => assert!(matches!(error, Error::SystemRoots { .. }), "{error}"),
     }
     config.ca_bundle = Some(vec![authority.certificate()]);

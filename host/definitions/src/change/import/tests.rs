@@ -294,7 +294,7 @@ spec:
 }
 
 #[test]
-fn definitions_are_found_among_other_manifests() {
+fn an_import_finds_definitions_among_other_manifests() {
     let text = format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{ name: a }}\n---\n{}---\n{}",
         webhook("").replace("name: images,", "name: Images,"),

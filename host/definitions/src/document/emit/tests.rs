@@ -12,7 +12,7 @@ fn read(text: &str) -> Json {
 }
 
 #[test]
-fn ambiguous_strings_are_quoted() {
+fn strings_that_yaml_reads_as_other_types_are_quoted() {
     // (string, its form in YAML). Strings that YAML 1.1 would read as booleans, numbers, timestamps or merge keys are
     // quoted.
     for (text, written) in [

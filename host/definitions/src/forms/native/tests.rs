@@ -405,7 +405,7 @@ fn a_ca_bundle_may_have_line_breaks() {
 }
 
 #[test]
-fn namespace_selectors_are_read_in_every_form() {
+fn namespace_selectors_by_name_and_by_label_are_read() {
     let requirement = |key: &str, operator, values: &[&str]| {
         let values = values.iter().map(|value| (*value).to_owned()).collect();
         Requirement::new(key, operator, values).unwrap()

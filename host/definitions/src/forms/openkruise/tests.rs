@@ -228,7 +228,7 @@ fn canary_of(base: &str) -> String {
 
 /// `sidecarsetMutatingPod` of OpenKruise gives the same Pods to the canary.
 #[test]
-fn a_base_is_not_injected_into_pods_that_its_canary_selects() {
+fn a_sidecar_set_is_not_injected_into_pods_that_its_canary_selects() {
     let text = [
         set("base", "", "a"),
         set("first", &canary_of("base"), "b"),
@@ -268,7 +268,7 @@ fn a_base_is_not_injected_into_pods_that_its_canary_selects() {
 
 /// OpenKruise refuses these annotations in `validateSidecarSetCanaryAnnotations`.
 #[test]
-fn a_canary_that_openkruise_refuses_is_a_mistake() {
+fn a_canary_sidecar_set_that_openkruise_refuses_is_a_mistake() {
     let base = set("base", "", "a");
     let canary = set("canary", &canary_of("base"), "a");
     for (text, says) in [

@@ -155,7 +155,7 @@ fn a_new_file_does_not_overwrite_a_file_that_appeared_meanwhile() {
 }
 
 #[test]
-fn links_and_modes_survive_a_write() {
+fn symbolic_links_and_file_modes_are_kept_when_a_file_is_replaced() {
     let place = TestDirectory::new();
     for name in ["chains/changed.yaml", "more/gone.yaml"] {
         let target = place.path(&format!(
