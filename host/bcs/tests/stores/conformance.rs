@@ -1,4 +1,4 @@
-//! Tests of the behaviour that every store of definitions has.
+//! Tests of the behaviour that all stores of definitions have in common.
 
 use std::path::Path;
 
@@ -10,21 +10,22 @@ use crate::documents::{
     soon, until, until_hook,
 };
 
-/// A directory or server with the definitions of one test. The test can also change them without a store.
+/// The definitions of one test, on a directory or server. The fixture can change them without a store, as another
+/// program would.
 pub(crate) trait StoreFixture: Sized {
     type Store: DefinitionStore;
 
-    /// Whether a store writes several changes in one transaction.
+    /// Whether the store writes several changes in one transaction.
     const TAKES_SEVERAL: bool;
 
-    /// Whether the fixture itself refuses definitions that are not JSON objects.
+    /// Whether the directory or server refuses definitions that are not JSON objects.
     const HAS_SCHEMA: bool = false;
 
-    /// Creates an empty fixture. A test that calls [`lose`](Self::lose) sets `is_to_be_lost`, and gets a server of its
-    /// own.
+    /// Creates a fixture without definitions. If a test calls [`lose`](Self::lose), it sets `is_to_be_lost`, and then
+    /// gets a server that no other test uses.
     async fn new(is_to_be_lost: bool) -> Self;
 
-    /// Returns another store of the same definitions.
+    /// Opens a new store of this fixture's definitions.
     async fn open(&self) -> Self::Store;
 
     /// Writes a definition without a store, as BCS would.
@@ -32,7 +33,7 @@ pub(crate) trait StoreFixture: Sized {
 
     async fn remove(&self, path: &Path);
 
-    /// Makes the definitions unavailable.
+    /// Makes the definitions unavailable, as if the server had failed.
     async fn lose(&mut self);
 
     async fn restore(&mut self);
@@ -57,7 +58,7 @@ macro_rules! each_rule {
     };
 }
 
-/// Adds the tests of stores that several drivers share. Files are not such a store.
+/// Calls the given macro with the tests that every store must pass if several drivers share it. This excludes files.
 macro_rules! each_rule_of_shared {
     ($with:ident, $ground:ty) => {
         $with! {
@@ -69,7 +70,7 @@ macro_rules! each_rule_of_shared {
     };
 }
 
-/// Defines a test for each name.
+/// Defines a test function for each of these names.
 macro_rules! tests {
     ($ground:ty: $($rule:ident)*) => {
         $(#[tokio::test]
@@ -81,7 +82,7 @@ macro_rules! tests {
 
 pub(crate) use {each_rule, each_rule_of_shared, tests};
 
-/// Returns the path of the definition `defaultGroup/hooks` in this store.
+/// Returns the path of the definition `defaultGroup/hooks` in a store.
 fn place(store: &impl DefinitionStore) -> std::path::PathBuf {
     store.path_for(&id("defaultGroup", "hooks")).unwrap()
 }
@@ -90,7 +91,7 @@ fn hooks(hook: &str) -> String {
     document("defaultGroup", "hooks", hook)
 }
 
-/// Creates a fixture that has a definition. Returns it with a store, and the definition's path and text.
+/// Creates a fixture with one definition. Returns the fixture, a store, and the path and text of the definition.
 async fn with_hooks<G: StoreFixture>() -> (G, G::Store, std::path::PathBuf, String) {
     let ground = G::new(false).await;
     let store = ground.open().await;
@@ -134,14 +135,14 @@ pub(crate) async fn only_the_version_that_was_read_is_replaced<G: StoreFixture>(
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
 
     store.commit(&[replacement(&path, &text, &second)]).await.unwrap();
-    // A definition can be replaced again before the store is read again.
+    // After this replacement, the definition can be replaced again without reading the store first.
     store
         .commit(&[replacement(&path, &second, &third)])
         .await
         .unwrap();
     assert_holds(&store.read().await.unwrap(), &[(&path, &third)]);
 
-    // Another client may have changed the definition before it is replaced.
+    // If another client changes the definition first, replacing it is a conflict.
     ground.put(&path, &text).await;
     let result = store.commit(&[replacement(&path, &third, &second)]).await;
     assert_changed_meanwhile(result, &path);
@@ -171,7 +172,7 @@ pub(crate) async fn only_the_version_that_was_read_is_deleted<G: StoreFixture>()
     let result = store.commit(&[deletion(&path, &text)]).await;
     assert_changed_meanwhile(result, &path);
 
-    // After the deletion, another definition can be created at the path.
+    // After the deletion, a definition can be created at the path again.
     let second = hooks("second");
     store.commit(&[creation(&path, &second)]).await.unwrap();
     assert_holds(&store.read().await.unwrap(), &[(&path, &second)]);
@@ -186,7 +187,7 @@ pub(crate) async fn a_change_by_another_program_is_noticed<G: StoreFixture>() {
     until_hook(&store, None).await;
     ground.put(&path, &hooks("first")).await;
     until_hook(&store, Some("first")).await;
-    // The future may be dropped before it is ready, and a new one may be created.
+    // A future of `changed` that is dropped before it is ready must not lose a change.
     let _ = store.changed().now_or_never();
     ground.put(&path, &hooks("second")).await;
     let _ = store.changed().now_or_never();
@@ -208,7 +209,7 @@ pub(crate) async fn two_stores_see_the_changes_of_each_other<G: StoreFixture>() 
     let change = replacement(&path, &read[0].text, &hooks("second"));
     other.commit(&[change]).await.unwrap();
     assert_holds(&one.read().await.unwrap(), &[(&path, &hooks("second"))]);
-    // The text that the other store has read is out of date now.
+    // After this deletion, the text that the first store has read is out of date.
     other.commit(&[deletion(&path, &hooks("second"))]).await.unwrap();
     let result = one
         .commit(&[replacement(&path, &hooks("second"), &hooks("third"))])
@@ -233,7 +234,7 @@ pub(crate) async fn all_changes_of_a_commit_are_written_or_none<G: StoreFixture>
         assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
         return;
     }
-    // (the changes, the index of the change that fails)
+    // (changes of one commit, path of the change that fails)
     for (changes, wrong) in [
         (vec![creation(&a, &in_a), creation(&path, &in_b)], &path),
         (
@@ -306,7 +307,8 @@ pub(crate) async fn only_one_definition_for_an_operation_and_kind_is_created<G: 
         };
         let there = text(name);
         assert_holds(&one.read().await.unwrap(), &[(path, &there)]);
-        // While this definition exists, no other can be created for its operation and kind, or changed to them.
+        // While this definition exists, no definition for its operation and kind can be created, nor can another be
+        // changed to them.
         let third = one.path_for(&id("n", "third")).unwrap();
         let taken = one.commit(&[creation(&third, &text("third"))]).await;
         assert!(matches!(taken, Err(StoreError::Conflict { .. })), "{taken:?}");
@@ -316,7 +318,7 @@ pub(crate) async fn only_one_definition_for_an_operation_and_kind_is_created<G: 
             .commit(&[replacement(&third, &elsewhere, &text("third"))])
             .await;
         assert!(matches!(taken, Err(StoreError::Conflict { .. })), "{taken:?}");
-        // A replacement for the same operation and kind conflicts with nothing.
+        // The definition itself may be replaced by one for its own operation and kind.
         let changed = document_for(0, "n", name, "another");
         one.commit(&[replacement(path, &there, &changed)]).await.unwrap();
         one.commit(&[deletion(&third, &elsewhere)]).await.unwrap();
@@ -373,7 +375,7 @@ pub(crate) async fn an_unavailable_store_does_not_appear_empty<G: StoreFixture>(
 
     let (_, ()) = tokio::join!(soon("that it is there again", store.changed()), ground.restore());
     until_hook(&store, Some("first")).await;
-    // The store notices changes as before the outage.
+    // After the outage, the store notices changes again.
     ground.put(&path, &hooks("third")).await;
     until_hook(&store, Some("third")).await;
     let result = store.commit(&[change]).await;
@@ -420,7 +422,7 @@ pub(crate) async fn a_definition_of_every_valid_name_is_stored<G: StoreFixture>(
 pub(crate) async fn definitions_that_bcs_wrote_are_read<G: StoreFixture>() {
     let ground = G::new(false).await;
     let store = ground.open().await;
-    // Schedulers of BCS from before October 2019 write the first form, and later schedulers write the second form.
+    // `old` has the form that schedulers of BCS wrote until October 2019, `new` the form that later schedulers write.
     let old = r#"{"ResourcesRef":{"Operation":"Create","Kind":"Application"},"admissionWebhooks":[
         {"Name":"old","FailurePolicy":"Ignore","ClientConfig":{"Url":"https://hooks.example.com/","CaBundle":"",
          "Namespace":"","Name":"","Path":"","Port":0},"NamespaceSelector":null}],
@@ -436,7 +438,7 @@ pub(crate) async fn definitions_that_bcs_wrote_are_read<G: StoreFixture>() {
         ground.put(&path, written).await;
         let read = store.read().await.unwrap();
         assert_eq!(ids(&read), [id("defaultGroup", "hooks")]);
-        // A definition in either form can be replaced and deleted, given the text that was read.
+        // With the text that was read, a definition in either form can be replaced and deleted.
         let second = hooks("second");
         store
             .commit(&[replacement(&path, &read[0].text, &second)])

@@ -1,4 +1,4 @@
-//! Tests of definitions in resources of an API server that keeps them in memory.
+//! Tests of the store of custom resources, with an API server that keeps resources in memory.
 
 use std::path::Path;
 
@@ -66,7 +66,7 @@ fn put(setting: &Setting, (namespace, name): (&str, &str), spec: Value) {
 async fn resources_have_the_names_that_bcs_gives_them() {
     let setting = Setting::new();
     let store = setting.open().await;
-    // (kind, name, expected resource or `None`; a star at the end stands for a digest)
+    // (kind, name, expected resource or `None`). A star at the end of a resource's name stands for a digest.
     for (kind, name, expected) in [
         ("admissionwebhook", "bkbcs/hooks", Some("bkbcs/hooks")),
         ("AdmissionWebhook", "bkbcs/hooks", Some("bkbcs/hooks")),
@@ -113,7 +113,7 @@ async fn missing_metadata_is_taken_from_the_resource() {
     let setting = Setting::new();
     let store = setting.open().await;
     let hooks: Value = serde_json::from_str(&document("", "", "hook")).unwrap();
-    // (namespace and name of the resource, metadata in its spec, expected definition)
+    // (namespace and name of the resource, metadata in the resource's spec, expected name of the definition)
     for (place, metadata, expected) in [
         (("bkbcs", "a"), None, id("bkbcs", "a")),
         (("elsewhere", "a"), Some(json!(null)), id("elsewhere", "a")),
@@ -141,7 +141,7 @@ async fn missing_metadata_is_taken_from_the_resource() {
         assert_eq!(ids(&read), std::slice::from_ref(&expected), "{place:?}");
         let path = read[0].path.clone();
         assert_eq!(resource_of(&path), place);
-        // A changed definition remains in its resource, and the other fields of the resource are kept.
+        // If the definition is changed, it stays in its resource.
         let (namespace, name) = expected.name.split_once('/').unwrap();
         let text = document(namespace, name, "other");
         let change = replacement(&path, &read[0].text, &text);
@@ -155,7 +155,7 @@ async fn missing_metadata_is_taken_from_the_resource() {
 async fn parsing_an_invalid_definition_reports_the_mistake() {
     let setting = Setting::new();
     let store = setting.open().await;
-    // (resource, expected error)
+    // (resource, expected error when its definition is parsed)
     for (object, expected) in [
         (json!({}), "spec: missing"),
         (json!({"spec": "text"}), "spec"),
@@ -186,7 +186,7 @@ async fn a_concurrent_write_conflicts_only_if_it_changes_the_definition() {
     let text = document("bkbcs", "a", "first");
     store.commit(&[creation(&path, &text)]).await.unwrap();
 
-    // A label that another client adds between the store's read and its write does not conflict.
+    // If another client adds a label between the store's read and its write, this is no conflict.
     let mut labelled = setting.server.object(PLURAL, "bkbcs", "a").unwrap();
     labelled["metadata"]["labels"] = json!({"team": "x"});
     setting.server.put_before("replace", PLURAL, labelled);
@@ -197,7 +197,7 @@ async fn a_concurrent_write_conflicts_only_if_it_changes_the_definition() {
     let there = setting.server.object(PLURAL, "bkbcs", "a").unwrap();
     assert_eq!(there["metadata"]["labels"]["team"], "x", "{there}");
 
-    // The resource now holds another definition, which is a conflict.
+    // If another client changes the definition between the store's read and its write, this is a conflict.
     let mut other = there.clone();
     other["spec"] = serde_json::from_str(&text).unwrap();
     for verb in ["replace", "delete"] {
@@ -265,7 +265,7 @@ async fn after_an_unanswered_write_the_store_checks_whether_it_was_made() {
     let path = store.path_for(&id("bkbcs", "a")).unwrap();
     let (text, second) = (document("bkbcs", "a", "first"), document("bkbcs", "a", "second"));
     store.commit(&[creation(&path, &text)]).await.unwrap();
-    // (whether the server made the change before the connection broke, the expected error)
+    // (whether the server made the change before the connection broke, expected error)
     for (is_written, expected) in [
         (false, Some("whether customresources:bkbcs/a was written")),
         (true, None),

@@ -1,4 +1,4 @@
-//! Provides the definitions that tests write, and assertions about the definitions that they read.
+//! Creates the definitions that tests write, and compares the definitions that they read.
 
 use std::{path::Path, time::Duration};
 
@@ -7,10 +7,10 @@ use admittance_definitions::{
 };
 use serde_json::{Value, json};
 
-/// A timeout that is generous even on a busy machine.
+/// A timeout that is never reached, even on a busy machine, unless a test fails.
 const NEVER: Duration = Duration::from_secs(120);
 
-/// Awaits a future, and panics after a timeout.
+/// Awaits a future, and panics with `what` after a timeout.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(NEVER, future).await {
         Ok(result) => result,
@@ -36,13 +36,15 @@ const KINDS: [&str; 7] = [
     "service",
 ];
 
-/// Returns a definition with one hook of this name. The name of the definition determines its operation and kind.
+/// Returns the definition `name` with a single hook named `hook`. Its operation and kind are derived from its namespace
+/// and name, so different definitions rarely conflict.
 pub(crate) fn document(namespace: &str, name: &str, hook: &str) -> String {
     let letters = namespace.bytes().chain([b'/']).chain(name.bytes());
     document_for(letters.map(usize::from).sum(), namespace, name, hook)
 }
 
-/// Returns a definition for one of 14 combinations of operation and kind, which `subject` selects.
+/// Returns the definition `name` with a single hook named `hook`. `subject` selects one of 14 combinations of operation
+/// and kind.
 pub(crate) fn document_for(subject: usize, namespace: &str, name: &str, hook: &str) -> String {
     let (operation, kind) = (OPERATIONS[subject / 7 % 2], KINDS[subject % 7]);
     json!({
@@ -69,7 +71,8 @@ pub(crate) fn deletion(path: &Path, before: &str) -> FileChange {
     FileChange::new(path, Some(before.to_owned()), None)
 }
 
-/// Asserts that there are exactly these files, and that each contains one valid definition with the name of its path.
+/// Asserts that a store returned exactly the files with these paths and texts, and that each contains one valid
+/// definition.
 pub(crate) fn assert_holds(files: &[DefinitionFile], expected: &[(&Path, &str)]) {
     let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     let mut expected: Vec<_> = expected
@@ -93,7 +96,7 @@ pub(crate) fn assert_holds(files: &[DefinitionFile], expected: &[(&Path, &str)])
     }
 }
 
-/// Returns the names of the definitions in these files, which must all be valid.
+/// Returns the IDs of the definitions in these files. Each file must contain one valid definition.
 pub(crate) fn ids(files: &[DefinitionFile]) -> Vec<DefinitionId> {
     let alone = |file: &DefinitionFile| {
         let set = DefinitionSet::of_files(vec![file.clone()]);
@@ -116,7 +119,7 @@ pub(crate) fn assert_changed_meanwhile(result: Result<(), StoreError>, path: &Pa
     }
 }
 
-/// Reads the store after every change until it returns the expected files.
+/// Reads the store at once and after every change, until the result satisfies `is_it`, and returns that result.
 pub(crate) async fn until(
     store: &impl DefinitionStore,
     what: &str,
@@ -134,7 +137,8 @@ pub(crate) async fn until(
     .await
 }
 
-/// Reads the store after every change until its only definition has this hook or, if `None`, until the store is empty.
+/// Reads the store after every change, until its only definition has this hook; if `hook` is `None`, until the store is
+/// empty.
 pub(crate) async fn until_hook(store: &impl DefinitionStore, hook: Option<&str>) {
     let is_it = |read: &Result<Vec<DefinitionFile>, StoreError>| match (read, hook) {
         (Ok(files), Some(hook)) => files.len() == 1 && files[0].text.contains(&format!("\"{hook}\"")),

@@ -1,4 +1,4 @@
-//! Tests of definitions in the files of a directory.
+//! Tests of the store of files in a directory.
 
 use std::{fs, path::Path};
 

@@ -1,5 +1,5 @@
-//! Tests with resources of a real API server, if `ADMITTANCE_TEST_KUBERNETES` names the directory of etcd and
-//! kube-apiserver, which `cargo task cluster` builds.
+//! Tests of the store of custom resources, with a real API server. They run only if `ADMITTANCE_TEST_KUBERNETES` names
+//! the directory with etcd and kube-apiserver, which `cargo task cluster` builds.
 
 use std::{
     env,
@@ -31,12 +31,12 @@ const MANIFEST: &str = include_str!("../../../../docs/examples/bcs/admissionwebh
 const RESOURCES: &str = "/apis/bkbcs.tencent.com/v2/admissionwebhookconfigurations";
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// A timeout that is generous even on a busy machine.
+/// A timeout that is never reached, even on a busy machine, unless a test fails.
 const NEVER: Duration = Duration::from_secs(300);
-/// The pause between two requests while a server is not ready yet.
+/// While a server is not ready, the pause between two requests that test it.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// An API server and its etcd. Both are killed when this is dropped.
+/// An API server and its etcd, which are both killed when this is dropped.
 struct Kubernetes {
     directory: TempDir,
     arguments: Vec<String>,
@@ -44,7 +44,7 @@ struct Kubernetes {
     _etcd: Program,
 }
 
-/// A program that is killed when this is dropped, or when the thread that started it ends.
+/// A process that is killed when this is dropped, or when the thread that started it ends.
 struct Program(Child);
 
 impl Program {
@@ -178,7 +178,7 @@ impl Kubernetes {
 }
 
 fn free_addresses<const N: usize>() -> [SocketAddr; N] {
-    // All listeners stay open until every port is chosen, so that all ports differ.
+    // All listeners stay open until every port is chosen, so that no port is chosen twice.
     let held = [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
     held.map(|listener| listener.local_addr().unwrap())
 }
@@ -217,10 +217,10 @@ fn write_files(directory: &Path, address: SocketAddr) {
     }
 }
 
-/// The API server that all tests share. Each test begins by deleting all definitions.
+/// The API server that all tests of this file share. Each test first deletes all definitions.
 static KUBERNETES: OnceLock<tokio::sync::Mutex<Option<Kubernetes>>> = OnceLock::new();
 
-/// The API server, borrowed from [`KUBERNETES`] until this is dropped.
+/// The API server that was taken out of [`KUBERNETES`]. Dropping this puts it back.
 struct Resources(Option<Kubernetes>);
 
 impl Drop for Resources {
@@ -331,7 +331,7 @@ async fn a_store_on_a_real_api_server_behaves_like_other_stores() {
     }
     each_rule!(one_after_another, Resources);
     each_rule_of_shared!(one_after_another, Resources);
-    // A static is never dropped, so the server has to be stopped explicitly.
+    // A static is never dropped, so the server is taken out of it, which stops the server.
     if let Some(shared) = KUBERNETES.get() {
         shared.lock().await.take();
     }

@@ -1,4 +1,4 @@
-//! Tests of definitions in the nodes of a real ZooKeeper.
+//! Tests of the store of nodes, with a real ZooKeeper.
 
 use std::{
     path::Path,
@@ -17,12 +17,12 @@ use crate::{
     old_server::OldServer,
 };
 
-/// The options of a persistent node that everybody may read and write.
+/// The options for creating a persistent node that everybody may read and write.
 const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 
-/// The nodes of one test, below a root that no other test uses.
+/// The definitions of one test, in nodes below a root that no other test uses.
 struct Nodes {
-    /// The test's own server, if the test stops it. Otherwise, tests share a server.
+    /// The server, if only this test uses it; `None` if the test uses the shared server.
     server: Option<Server>,
     address: String,
     root: String,
@@ -41,12 +41,13 @@ impl Nodes {
         ZooKeeperStore::new(ZooKeeper::open(config), self.root.as_str()).unwrap()
     }
 
-    /// Connects a client that is independent of the store.
+    /// Opens a session that does not belong to the store.
     async fn client(&self) -> Client {
         soon("a session", Client::connect(&self.address)).await.unwrap()
     }
 
-    /// Writes a node with this data below the root, and returns its path.
+    /// Writes data to the node at the path `below` under the root. Creates the node if it is missing, and returns its
+    /// whole path.
     async fn write(&self, below: &str, data: &[u8]) -> String {
         let (client, path) = (self.client().await, format!("{}/{below}", self.root));
         let (parent, _) = path.rsplit_once('/').unwrap();
@@ -99,7 +100,7 @@ impl StoreFixture for Nodes {
     }
 
     async fn restore(&mut self) {
-        // Starting the server blocks a thread, and the store must go on running on another one.
+        // Starting the server blocks its thread, so it is started on another thread than the store's.
         let mut server = self.server.take().unwrap();
         let start = move || {
             server.start_again();
@@ -125,7 +126,7 @@ async fn each_definition_has_the_node_that_bcs_gives_it() {
         assert!(error.contains(expected), "{root}: {error}");
     }
     let store = ZooKeeperStore::new(zookeeper, ZooKeeperStore::DEFAULT_ROOT).unwrap();
-    // (kind, name, node)
+    // (kind, name, expected path of the node)
     for (kind, name, expected) in [
         ("admissionwebhook", "a/b", Some("/blueking/admissionwebhook/a/b")),
         ("AdmissionWebhook", "a/b", Some("/blueking/admissionwebhook/a/b")),
@@ -163,7 +164,7 @@ async fn nodes_with_unusual_content_are_read() {
     let path = store.path_for(&id("n", "a")).unwrap();
     let text = document("n", "a", "first");
     until_hook(&store, None).await;
-    // Namespaces without definitions and nodes below a definition are ignored.
+    // A namespace without definitions and a node below a definition are ignored.
     nodes.write("empty", b"").await;
     nodes.write("data", b"whatever").await;
     nodes.write("n/b", document("n", "b", "b").as_bytes()).await;
@@ -183,13 +184,13 @@ async fn nodes_with_unusual_content_are_read() {
     }
     until_hook(&store, None).await;
 
-    // A node without data is not a definition, but a definition can be written to it.
+    // A node without data is not a definition. A definition can be created in it.
     nodes.write("n/a", b"").await;
     assert_holds(&store.read().await.unwrap(), &[]);
     store.commit(&[creation(&path, &text)]).await.unwrap();
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
 
-    // Invalid UTF-8 is replaced as in Go, and causes no conflict.
+    // Invalid UTF-8 is replaced, as in Go. The definition with the replaced text can be deleted.
     nodes.write("n/c", b"\xff\xfe").await;
     let read = store.read().await.unwrap();
     let texts: Vec<_> = read.iter().map(|file| file.text.as_str()).collect();
@@ -198,7 +199,8 @@ async fn nodes_with_unusual_content_are_read() {
     store.commit(&[deletion(&c, texts[1])]).await.unwrap();
     until_hook(&store, Some("first")).await;
 
-    // A definition without a name gets the name of its node. A node that is not JSON is read unchanged.
+    // A definition without a name gets the name of its node. If a node does not contain JSON, its text is read
+    // unchanged.
     store.commit(&[deletion(&path, &text)]).await.unwrap();
     let nameless = text.replace(r#""metadata":{"name":"a","namespace":"n"},"#, "");
     assert_ne!(nameless, text);
@@ -231,7 +233,7 @@ async fn a_change_that_fails_leaves_no_nodes() {
     );
     nodes.write("n/b", document("n", "b", "b").as_bytes()).await;
     nodes.write("n/b/deeper", b"").await;
-    // The second node cannot be deleted, but the store notices this only when it tries.
+    // `n/b` cannot be deleted because a node is below it, but the store notices this only when it writes.
     let changes = [
         creation(&a, &document("n", "a", "a")),
         deletion(&b, &document("n", "b", "b")),
@@ -261,7 +263,7 @@ async fn a_store_works_again_after_its_session_expired() {
 
 #[tokio::test]
 async fn a_store_reports_nodes_that_belong_to_another_user() {
-    // The second pair belongs to a BCS that was built without a user and a password.
+    // In the second case, user and password are empty, as in a BCS that was built without them.
     for (user, password) in [("bcs", "secret"), ("", "")] {
         nodes_of(user, password).await;
     }
@@ -290,7 +292,7 @@ async fn nodes_of(user: &str, password: &str) {
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
 }
 
-/// An old server closes the connection at an operation that it does not support, such as removing a watch.
+/// A server of ZooKeeper 3.4 closes the connection if a client uses a newer operation, such as removing a watch.
 #[tokio::test]
 async fn a_store_uses_only_operations_of_zookeeper_3_4() {
     let nodes = Nodes::new(false).await;
@@ -298,7 +300,7 @@ async fn a_store_uses_only_operations_of_zookeeper_3_4() {
     let store = nodes.store(EnsembleConfig::new(old.address().parse().unwrap()));
     until_hook(&store, None).await;
     let path = |name: &str| store.path_for(&id("a", name)).unwrap();
-    // The store writes single and several changes, in a new namespace and in an existing one.
+    // The next commits write one or several changes, in a namespace that is new or exists.
     let (one, two, three) = (
         document("a", "x", "one"),
         document("a", "x", "two"),
@@ -316,7 +318,7 @@ async fn a_store_uses_only_operations_of_zookeeper_3_4() {
         .await
         .unwrap();
     until_hook(&store, Some("three")).await;
-    // The store reads what other programs have written. It also reads when nothing has changed.
+    // The store notices what another program has written, and can be read again without a change.
     for round in 0..5 {
         nodes
             .put(&path("y"), &document("a", "y", &format!("other-{round}")))
@@ -328,7 +330,7 @@ async fn a_store_uses_only_operations_of_zookeeper_3_4() {
     until_hook(&store, None).await;
     assert_eq!(old.unknown(), Vec::<i32>::new());
     assert_eq!(*old.accepted().borrow(), 1);
-    // When the connection has broken, the client sets its watches again.
+    // After the connection broke, the client sets its watches again, so this change is noticed.
     old.interrupt();
     nodes.put(&path("z"), &document("a", "z", "after")).await;
     until_hook(&store, Some("after")).await;

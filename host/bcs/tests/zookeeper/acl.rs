@@ -1,4 +1,4 @@
-//! Tests of the access lists of created nodes.
+//! Tests of the access lists of the nodes that this program creates.
 
 use admittance_bcs::zookeeper::{Digest, EnsembleConfig, RegistrationState, ZooKeeper};
 use zookeeper_client::{Error, Permission};
@@ -39,12 +39,12 @@ async fn only_the_user_that_created_a_node_may_use_it() {
         };
         assert_eq!(entry.permission(), Permission::ALL, "{path}");
         assert_eq!(entry.scheme(), "digest", "{path}");
-        // The digest is the output of `echo -n bcs:secret | openssl dgst -sha1 -binary | base64`.
+        // This text is the output of `echo -n bcs:secret | openssl dgst -sha1 -binary | base64`.
         assert_eq!(entry.id(), "bcs:igeWmHgCsZ6YHXQ9z1LrTZyu4yc=", "{path}");
     }
     let anonymous = other_client(shared()).await;
     assert_eq!(anonymous.get_data(&path).await.unwrap_err(), Error::NoAuth);
-    // A session with the same user and password can read the node.
+    // Another session with the same user and password can read the node.
     let same_user = ZooKeeper::open(as_user("secret"));
     let members = same_user.members("/acl/of/user");
     let list = until(&mut members.receiver(), |list| list.is_read).await;

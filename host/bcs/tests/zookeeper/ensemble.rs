@@ -9,7 +9,7 @@
 )]
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-// Path attributes start at the directory of this file, even if another crate includes it.
+// `path` is relative to the directory of this file, even if another crate includes the file.
 #[path = "expiry.rs"]
 mod expiry;
 
@@ -34,7 +34,7 @@ use tempfile::TempDir;
 
 pub(crate) use self::expiry::expire;
 
-/// The environment variable that names the directory of ZooKeeper's jars. Default: `INSTALLED`.
+/// The environment variable with the directory of ZooKeeper's jars. If it is not set, the directory is `INSTALLED`.
 const DIRECTORY: &str = "ADMITTANCE_TEST_ZOOKEEPER";
 const INSTALLED: &str = "/usr/share/java";
 
@@ -47,7 +47,8 @@ const JARS: [&str; 6] = [
     "snappy-java.jar",
 ];
 
-/// Options for little memory and a fast start. Data survives a kill of the program, but not a power failure.
+/// Options of the JVM and ZooKeeper for little memory and a fast start. Data survives if the server is killed, but not
+/// if the machine loses power.
 const OPTIONS: [&str; 5] = [
     "-Xmx64m",
     "-XX:+UseSerialGC",
@@ -56,8 +57,9 @@ const OPTIONS: [&str; 5] = [
     "-Dzookeeper.preAllocSize=1024",
 ];
 
-/// A script that runs the program in its arguments, and kills that program when standard input is closed. Standard
-/// input is closed whichever way the test process ends. The script ignores Ctrl-C: only the test process reacts to it.
+/// A script that runs the program in its arguments, and kills it when the script's standard input is closed. This
+/// happens however the test process ends. The script ignores Ctrl-C, so that the test process decides when the server
+/// stops.
 pub(crate) const KEEPER: &str = r#"
 trap '' INT HUP
 exec 3<&0 2>/dev/null
@@ -69,23 +71,23 @@ wait $program
 if [ -n "$REMOVE" ]; then rm -rf "$REMOVE"; fi
 "#;
 
-/// A timeout that is generous even on a busy machine.
+/// A timeout that is never reached, even on a busy machine, unless a test fails.
 const NEVER: Duration = Duration::from_secs(120);
 
-/// Servers do not report when they are ready, so they are polled at this interval.
+/// The interval at which a server is asked whether it is ready, because servers do not report this.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The session timeouts that the server allows, in milliseconds. They are short to make tests fast.
+/// The bounds for the session timeouts of clients, in milliseconds. The lower bound is small, to make tests fast.
 const SESSION_TIMEOUTS: &str = "minSessionTimeout=200\nmaxSessionTimeout=60000\n";
 
-/// A server that is killed when this is dropped, or when this process ends.
+/// A ZooKeeper server that is killed when this is dropped, or when this process ends.
 #[derive(Debug)]
 pub(crate) struct Server {
     address: String,
     class_path: String,
     configuration: PathBuf,
     log: PathBuf,
-    /// Whether this is never dropped, so that the keeper has to remove the directory.
+    /// Whether this is in a static and thus never dropped, so that the keeper must remove the directory.
     is_static: bool,
     directory: Option<TempDir>,
     running: Option<Running>,
@@ -93,13 +95,13 @@ pub(crate) struct Server {
 
 #[derive(Debug)]
 struct Running {
-    /// The [`KEEPER`]: kills the server when its standard input is closed.
+    /// The process of the script [`KEEPER`], which kills the server when its standard input is closed.
     keeper: Child,
     server: Pid,
 }
 
 impl Server {
-    /// Starts a server that is an ensemble of its own.
+    /// Starts a server that forms an ensemble alone, and waits until it is ready.
     pub(crate) fn start() -> Self {
         let mut server = Self::prepared(free_addresses::<1>()[0], "");
         server.start_again();
@@ -131,12 +133,12 @@ impl Server {
         }
     }
 
-    /// Returns `host:port`, which is the same after a restart.
+    /// Returns the server's `host:port`, which stays the same after a restart.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// Starts the server with its previous data, and waits until it serves.
+    /// Starts the stopped server again with its data, and waits until it is ready.
     pub(crate) fn start_again(&mut self) {
         self.launch();
         self.until_serving();
@@ -190,12 +192,12 @@ impl Server {
         }
     }
 
-    /// Kills the server, but keeps its data.
+    /// Kills the server. Its data remains for a restart.
     pub(crate) fn stop(&mut self) {
         self.running = None;
     }
 
-    /// Suspends the server, as if the network had failed. Its connections stay open.
+    /// Suspends the server's process, as if the network had failed: its connections stay open.
     pub(crate) fn suspend(&self) {
         self.signal(Signal::STOP);
     }
@@ -208,7 +210,7 @@ impl Server {
         kill_process(self.running.as_ref().unwrap().server, signal).unwrap();
     }
 
-    /// Returns the IDs of the sessions that are connected to this server.
+    /// Returns the IDs of the sessions whose clients are connected to this server.
     pub(crate) fn sessions(&self) -> Vec<i64> {
         sessions(&self.address)
     }
@@ -221,20 +223,20 @@ impl Server {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // When its input is closed, the keeper kills the server, even a suspended one, and then exits.
+        // When the input of the keeper is closed, it kills the server, even a suspended one, and exits.
         drop(self.keeper.stdin.take());
         let _ = self.keeper.wait();
     }
 }
 
-/// Servers that form one ensemble. They are killed when this is dropped, or when this process ends.
+/// Several ZooKeeper servers that form an ensemble. They are killed when this is dropped, or when this process ends.
 #[derive(Debug)]
 pub(crate) struct Ensemble {
     servers: Vec<Server>,
 }
 
 impl Ensemble {
-    /// Starts this many servers, and waits until they have a leader and all of them serve.
+    /// Starts an ensemble of `count` servers, and waits until they have a leader and all of them are ready.
     pub(crate) fn start(count: usize) -> Self {
         let addresses: Vec<_> = (0..count).map(|_| free_addresses::<3>()).collect();
         let mut peers = String::new();
@@ -248,13 +250,13 @@ impl Ensemble {
             fs::write(server.folder().join("data/myid"), (index + 1).to_string()).unwrap();
             servers.push(server);
         }
-        // A server is ready only once most of the others have started.
+        // A server is ready only when a majority of the servers runs, so all are started first.
         servers.iter_mut().for_each(Server::launch);
         servers.iter_mut().for_each(Server::until_serving);
         Self { servers }
     }
 
-    /// Returns the addresses of all servers: `host:port,host:port,...`.
+    /// Returns the addresses of all servers of the ensemble: `host:port,host:port,...`.
     pub(crate) fn addresses(&self) -> String {
         let addresses: Vec<_> = self.servers.iter().map(Server::address).collect();
         addresses.join(",")
@@ -264,7 +266,7 @@ impl Ensemble {
         &self.servers[index]
     }
 
-    /// Waits until a server leads, and returns its number.
+    /// Waits until the ensemble has a leader, and returns the leader's index.
     pub(crate) fn leader(&self) -> usize {
         let begin = Instant::now();
         loop {
@@ -277,24 +279,24 @@ impl Ensemble {
         }
     }
 
-    /// Kills the server of this index, but keeps its data.
+    /// Kills the server with this index. Its data remains for a restart.
     pub(crate) fn kill(&mut self, index: usize) {
         self.servers[index].stop();
     }
 
-    /// Starts a killed server and waits until it serves, which needs a majority of the servers.
+    /// Starts the killed server with this index, and waits until it is ready, which needs a majority of the servers.
     pub(crate) fn start_again(&mut self, index: usize) {
         self.servers[index].start_again();
     }
 }
 
-/// Returns the address of a server that the tests of this process share. Each test has nodes of its own.
+/// Returns the address of the server that all tests of this process share. Each test uses nodes of its own.
 pub(crate) fn shared() -> &'static str {
     static SHARED: OnceLock<Server> = OnceLock::new();
     SHARED
         .get_or_init(|| {
             let mut server = Server::prepared(free_addresses::<1>()[0], "");
-            // A static is never dropped, so the keeper has to remove the directory.
+            // A static is never dropped, so the keeper removes the directory.
             let _stays = server.directory.take().unwrap().keep();
             server.is_static = true;
             server.start_again();
@@ -303,7 +305,7 @@ pub(crate) fn shared() -> &'static str {
         .address()
 }
 
-/// Returns the IDs of the sessions that are connected to a server.
+/// Returns the IDs of the sessions whose clients are connected to the server at this address.
 pub(crate) fn sessions(address: &str) -> Vec<i64> {
     let text = ask(address, "cons").unwrap_or_default();
     text.split("sid=0x")
@@ -313,18 +315,19 @@ pub(crate) fn sessions(address: &str) -> Vec<i64> {
         .collect()
 }
 
-/// Returns the role of a server once it serves: `standalone`, `leader` or `follower`.
+/// Returns the role of the server at this address: `standalone`, `leader` or `follower`. Returns `None` while it is not
+/// ready.
 fn mode(address: &str) -> Option<String> {
     let text = ask(address, "srvr")?;
     let mode = text.lines().find_map(|line| line.strip_prefix("Mode: "));
     mode.map(str::to_owned)
 }
 
-/// Returns the reply of a server to one of ZooKeeper's four-letter commands.
+/// Returns the reply of the server at this address to one of ZooKeeper's four-letter commands.
 fn ask(address: &str, command: &str) -> Option<String> {
     let address: SocketAddr = address.parse().unwrap();
     let mut stream = TcpStream::connect_timeout(&address, LOOK_AGAIN * 10).ok()?;
-    // A suspended server accepts connections, but does not reply.
+    // Without this timeout, a suspended server would block the test: it accepts connections, but does not reply.
     stream.set_read_timeout(Some(LOOK_AGAIN * 10)).ok()?;
     stream.write_all(command.as_bytes()).ok()?;
     let mut text = String::new();
@@ -334,12 +337,12 @@ fn ask(address: &str, command: &str) -> Option<String> {
 
 /// Returns addresses with free ports.
 ///
-/// Each call uses another loopback address, so that no other test takes the port of a stopped server.
+/// Each call uses a new loopback address. If a server is stopped, no other test can thus take its port.
 fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     static COUNT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = process::id().to_be_bytes();
     let ip = Ipv4Addr::new(127, high | 0x80, low, COUNT.fetch_add(1, Ordering::Relaxed));
-    // All listeners stay open until every port is chosen, so that all ports differ.
+    // All listeners stay open until every port is chosen, so that no port is chosen twice.
     let held = [(); N].map(|()| TcpListener::bind((ip, 0)).unwrap());
     held.map(|listener| listener.local_addr().unwrap())
 }

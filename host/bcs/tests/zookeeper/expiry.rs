@@ -1,15 +1,15 @@
-//! Ends the session of another client.
+//! Lets the session of another client expire.
 
 use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
 };
 
-/// Ends a session as if ZooKeeper had not heard from it for too long: its ephemeral nodes are removed, and its client
-/// finds out that it has expired. The address may belong to any server of the ensemble.
+/// Ends a session as if ZooKeeper had not heard from its client for too long: its ephemeral nodes are removed, and the
+/// client finds out that the session has expired. `address` may belong to any server of the ensemble.
 ///
-/// This opens another connection with the same session, and closes the session. ZooKeeper derives the password of a
-/// session from the session's number (`generatePasswd` in its `ZooKeeperServer`), so the number suffices.
+/// This opens another connection with the same session, and closes the session. For that, the session's number
+/// suffices, because ZooKeeper derives the password of a session from it (`generatePasswd` in its `ZooKeeperServer`).
 pub(crate) fn expire(address: &str, session: i64) {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut connect = Vec::new();
@@ -30,13 +30,14 @@ pub(crate) fn expire(address: &str, session: i64) {
     );
     let close = [1_i32.to_be_bytes(), (-11_i32).to_be_bytes()].concat();
     send(&mut stream, &close);
-    // The server answers, and closes the connection.
+    // The server replies, and then closes the connection.
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);
     assert!(!rest.is_empty(), "the session {session:#x} was not closed");
 }
 
-/// Returns the first 16 bytes of Java's `Random`, seeded with the number and a constant of ZooKeeper.
+/// Returns the password of a session: the first 16 bytes of Java's `Random`, with a seed that ZooKeeper makes from the
+/// session's number.
 fn password(session: i64) -> [u8; 16] {
     const MULTIPLIER: u64 = 0x5_DEEC_E66D;
     const MASK: u64 = (1 << 48) - 1;

@@ -1,4 +1,4 @@
-//! Reads and writes the frames of a connection to ZooKeeper.
+//! Reads and writes the frames that ZooKeeper's clients and servers exchange.
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 

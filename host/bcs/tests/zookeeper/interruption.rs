@@ -1,4 +1,4 @@
-//! Simulates a network that fails between a client's request to create a node and the response.
+//! Simulates a network failure after a client has requested a node, and before the client gets the response.
 
 use std::sync::{
     Arc,
@@ -12,16 +12,16 @@ use tokio::{
 
 use crate::frames::{number, read, write};
 
-/// The number of the operation `create` in the protocol.
+/// The number of the operation `create` in ZooKeeper's protocol.
 const CREATE: i32 = 1;
 const EPHEMERAL_SEQUENTIAL: i32 = 3;
 
-/// The moment at which the connection breaks.
+/// The moment at which the connection between client and server breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// After the client has sent the request, and before the server receives it.
+    /// After the client has sent the request, before the server receives it.
     Received,
-    /// After the server has created the node, and before the client receives the response.
+    /// After the server has created the node, before the client receives the response.
     Done,
 }
 
@@ -34,7 +34,8 @@ pub(crate) struct Interruption {
 }
 
 impl Interruption {
-    /// Starts a proxy that breaks the connection in which the first ephemeral node with a sequence number is created.
+    /// Starts a proxy in front of a server. When a client creates the first ephemeral node with a sequence number, the
+    /// proxy breaks that client's connection.
     pub(crate) async fn start(server: &str, moment: Moment) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -69,11 +70,12 @@ impl Drop for Interruption {
     }
 }
 
-/// Relays frames until a connection ends or has to break. Then closes both connections.
+/// Relays frames between a client and a server, until either connection ends or they have to break. Then closes both
+/// connections.
 async fn relay(client: TcpStream, server: TcpStream, moment: Moment, was: Arc<AtomicBool>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    // The number of the request whose response is withheld. No request has the initial number.
+    // The number of the request whose response is not passed on. It begins with a number that no request has.
     let withheld = AtomicI64::new(i64::MIN);
     let requests = async {
         while let Some(frame) = read(&mut from_client).await {

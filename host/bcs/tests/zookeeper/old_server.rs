@@ -1,4 +1,4 @@
-//! Simulates a server that supports only the operations of ZooKeeper 3.4.
+//! Simulates a server of ZooKeeper 3.4, which lacks newer operations.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,14 +10,16 @@ use tokio::{
 
 use crate::frames::{number, read, write};
 
-/// The operations of version 3.4 in its `ZooDefs.OpCode`, from `create` to `createSession` and `closeSession`.
+/// The numbers of the operations that ZooKeeper 3.4 has in `ZooDefs.OpCode`, from `create` to `createSession` and
+/// `closeSession`.
 const KNOWN: [i32; 17] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 100, 101, -10, -11];
 
-/// A proxy that, like an old server, closes the connection at an operation that version 3.4 lacks. Stops when dropped.
+/// A proxy that closes the connection when a client uses an operation that ZooKeeper 3.4 lacks, as a server of that
+/// version does. It stops when this is dropped.
 pub(crate) struct OldServer {
     address: String,
     unknown: Arc<Mutex<Vec<i32>>>,
-    /// Sending a new number breaks all connections.
+    /// Breaks all connections whenever it is sent a new number.
     breaks: watch::Sender<u32>,
     accepted: watch::Receiver<u32>,
     task: AbortHandle,
@@ -51,7 +53,7 @@ impl OldServer {
         &self.address
     }
 
-    /// Returns the requested operations that the server does not support.
+    /// Returns the numbers of the operations that clients used although ZooKeeper 3.4 lacks them.
     pub(crate) fn unknown(&self) -> Vec<i32> {
         self.unknown.lock().unwrap().clone()
     }
@@ -83,7 +85,7 @@ async fn relay(
         let mut is_first = true;
         while let Some(frame) = read(&mut from_client).await {
             let operation = number(&frame, 4).unwrap();
-            // The first frame opens a session, and contains no operation.
+            // The first frame only opens a session, so it contains no number of an operation.
             if !is_first && !KNOWN.contains(&operation) {
                 unknown.lock().unwrap().push(operation);
                 return;

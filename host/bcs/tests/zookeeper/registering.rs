@@ -1,4 +1,4 @@
-//! Tests of the registration of an ephemeral node.
+//! Tests of registrations in ZooKeeper, which are ephemeral nodes.
 
 use admittance_bcs::zookeeper::{Registered, Registration, RegistrationState, ZooKeeper};
 use zookeeper_client::Client;
@@ -16,7 +16,7 @@ async fn path(registered: &Registered) -> String {
     }
 }
 
-/// Waits until the registration has a node other than `before`, and returns its path.
+/// Waits until the registration's node has another path than `before`, and returns the path.
 async fn path_after(registered: &Registered, before: &str) -> String {
     let is_it =
         |state: &RegistrationState| matches!(state, RegistrationState::Registered { path } if path != before);
@@ -204,7 +204,8 @@ async fn a_node_is_created_once_however_the_connection_breaks() {
         let path = path(&registered).await;
         assert!(interruption.was(), "{moment:?}");
         assert_eq!(session(&zookeeper, None).await, before, "{moment:?}");
-        // The parent's counter of changes shows whether another node was created and removed.
+        // The parent node counts how often children were created or deleted. A count of 1 means that one node was
+        // created.
         let (names, stat) = client.get_children(parent).await.unwrap();
         assert_eq!(names, [path.rsplit_once('/').unwrap().1], "{moment:?}");
         assert_eq!(stat.cversion, 1, "{moment:?}");
@@ -230,7 +231,7 @@ async fn a_missing_root_node_is_reported() {
     let path = path(&registered).await;
     let whole = format!("/below/this{path}");
     assert!(client.check_stat(&whole).await.unwrap().is_some(), "{whole}");
-    // Lists of members report a missing root node in the same way.
+    // When the root exists, a list of members below it contains the node.
     let members = zookeeper.members("/parent");
     until(&mut members.receiver(), |list| list.children.len() == 1).await;
 }
