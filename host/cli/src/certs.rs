@@ -33,25 +33,25 @@ use crate::{
   admittance certs --service rules.policy --out certs
   admittance certs --service rules.policy --out certs --renew")]
 pub(crate) struct Arguments {
-    /// The directory that the files are written to.
+    /// The directory to which the files are written.
     #[arg(long, value_name = "DIRECTORY", default_value = "certs")]
     out: PathBuf,
-    /// A service to make a server certificate for: it is valid for NAME.NAMESPACE, NAME.NAMESPACE.svc and
+    /// A service for which a server certificate is made. It is valid for NAME.NAMESPACE, NAME.NAMESPACE.svc and
     /// NAME.NAMESPACE.svc.cluster.local. May be given more than once.
     #[arg(long = "service", value_name = "NAME.NAMESPACE")]
     services: Vec<Service>,
     /// An additional host name or IP address for the server certificates. May be given more than once.
     #[arg(long = "host", value_name = "NAME|ADDRESS")]
     hosts: Vec<SubjectHost>,
-    /// A client to make a certificate for, for mutual TLS. May be given more than once.
+    /// A client for which a certificate is made, for mutual TLS. May be given more than once.
     #[arg(long = "client", value_name = "NAME")]
     clients: Vec<Client>,
     /// The number of days for which the certificates are valid, but no longer than the CA. A new CA is valid for ten
     /// years.
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u16).range(1..=3650))]
     days: u16,
-    /// The certificate of the CA to sign with; its key is next to it, with the extension `.key` [default: ca.pem in the
-    /// directory, created if it does not exist].
+    /// The certificate of the CA that signs the new certificates. The CA's key is next to it, with the extension `.key`
+    /// [default: ca.pem in the directory, created if it does not exist].
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// Replace certificates that exist, but keep the CA.
@@ -224,8 +224,8 @@ fn authority(
     }
 }
 
-/// Writes both files as temporary files and then renames them, so that a program is unlikely to read an old file with a
-/// new one. The key is renamed first, because a certificate without its key causes less clear errors.
+/// Writes a certificate and its key as temporary files, and then renames both, so that a program hardly ever reads an
+/// old file with a new one. The key is renamed first, because a certificate without its key causes less clear errors.
 fn write(files: &CertificateFiles, certificate: &str, key: &str, replace: bool) -> Result<(), String> {
     let directory = files::directory(&files.certificate);
     fs::create_dir_all(directory).map_err(files::at(directory))?;

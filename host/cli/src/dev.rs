@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// The directory of modules and their compiled forms [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
-    /// Show log lines of this level and above, including those of plugins.
+    /// Show log lines of this level and above, including the lines that plugins log.
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "ADMITTANCE_LOG")]
     log: String,
 }

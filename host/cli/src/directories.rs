@@ -11,8 +11,8 @@ use std::{
 
 use admittance::{Digest, catalog::Store};
 
-/// Returns the directory of modules and their compiled forms: `named`, or the user's default. A default that cannot be
-/// created causes only a warning. A problem with `named` is reported when it is used.
+/// Returns the directory of modules and their compiled forms: `named`, or the user's default directory. If the default
+/// cannot be created, warns and returns `None`. A problem with `named` is reported when it is used.
 pub(crate) fn store(named: Option<PathBuf>) -> Option<PathBuf> {
     named.or_else(|| {
         usable(default_store(&variable), "store", |directory| {

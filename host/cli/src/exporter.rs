@@ -31,7 +31,7 @@ const MOST_VALUES: [(&str, usize); 8] = [
     ("path", 4096),
     ("stage", 4096),
 ];
-/// The label value that replaces all values beyond the limit.
+/// The value that replaces all values of a label beyond its limit.
 const OTHER: &str = "other";
 /// A metric with a cluster label is forgotten if its value has not changed for this time.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60 * 60);
@@ -52,7 +52,8 @@ impl Metrics {
         self.0.iter().map(PrometheusHandle::render).collect()
     }
 
-    /// Drains the samples of histograms, which would otherwise grow until the next scrape.
+    /// Sorts the samples of histograms into their buckets. Must be called at intervals, because samples fill the memory
+    /// until then.
     pub(crate) fn run_upkeep(&self) {
         self.0.iter().for_each(PrometheusHandle::run_upkeep);
     }
@@ -117,7 +118,8 @@ impl Exporter {
         (recorder, Cow::Owned(key))
     }
 
-    /// Records the use of a label value. Returns `false` if the value is new and the label already has `most` values.
+    /// Records that a label has this value. Returns `false` if the value is new, but the label has `most` values
+    /// already.
     fn use_value(&self, label: &'static str, most: usize, value: &str) -> bool {
         let now = Instant::now();
         let mut locked = self.values.lock();

@@ -41,12 +41,12 @@ pub(crate) fn at<E: Display>(path: &Path) -> impl Fn(E) -> String {
     move |error| format!("{}: {error}", path.display())
 }
 
-/// The mode of a file that only its owner may read.
+/// The access rights of a file that only its owner may read.
 pub(crate) const SECRET: u32 = 0o600;
-/// The mode of a file that everyone may read.
+/// The access rights of a file that everyone may read.
 pub(crate) const PUBLIC: u32 = 0o644;
 
-/// A temporary file with its complete content. Publishing it renames it to `path`.
+/// A file that was completely written under a temporary name. Publishing it renames it to `path`.
 pub(crate) struct FileDraft<'a> {
     path: &'a Path,
     file: NamedTempFile,
@@ -73,7 +73,8 @@ impl<'a> FileDraft<'a> {
         Ok(Self { path, file })
     }
 
-    /// Renames the temporary file to its path. Unless `replace` is true, an existing file is an error.
+    /// Gives the temporary file its final name. If a file of that name exists, replaces it if `replace` is true, and
+    /// else returns an error.
     pub(crate) fn publish(self, replace: bool) -> Result<(), String> {
         let published = if replace {
             self.file.persist(self.path)

@@ -68,7 +68,8 @@ pub(crate) fn program() -> Command {
     program.help_template(template)
 }
 
-/// Adds a group to the help template. clap lays it out and wraps it like its own lists of commands.
+/// Adds a group of commands to the help template. clap lays the group out and wraps it, as it does with its own lists
+/// of commands.
 fn add_group<'a>(template: &mut String, heading: &str, commands: impl Iterator<Item = &'a Command>) {
     let group = Command::new("group")
         .help_template("{subcommands}")

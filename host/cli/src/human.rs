@@ -4,7 +4,7 @@ use std::{fmt::Display, time::Duration};
 
 use admittance::Moment;
 
-/// Writes a duration in a suitable unit: `26.4µs`, `1.20ms`.
+/// Writes a duration in the unit that suits its size: `26.4µs`, `1.20ms`.
 pub(crate) fn duration(duration: Duration) -> String {
     let micros = duration.as_secs_f64() * 1e6;
     match micros {
@@ -34,12 +34,12 @@ pub(crate) fn object(namespace: Option<&str>, name: &str) -> String {
     }
 }
 
-/// Writes a moment with a precision of one second.
+/// Writes a moment to the second.
 pub(crate) fn clock(moment: Moment) -> String {
     humantime::format_rfc3339_seconds(moment.0).to_string()
 }
 
-/// Returns the first twelve digits of a digest, which suffice to distinguish digests.
+/// Returns the first twelve digits of a digest, which are enough to tell digests apart.
 pub(crate) fn short_digest(digest: &str) -> &str {
     let digits = digest.strip_prefix("sha256:").unwrap_or(digest);
     digits.get(..12).unwrap_or(digits)

@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     /// The API whose requests Admittance checks: any JSON API, kube-apiserver through webhooks, or BCS on Mesos.
     #[arg(value_enum, default_value_t)]
     api: ApiKind,
-    /// The directory to write to; created if it does not exist.
+    /// The directory to which the files are written; created if it does not exist.
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     directory: PathBuf,
 }

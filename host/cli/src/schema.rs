@@ -24,7 +24,7 @@ const CONFIGURATION: &str = include_str!("../../../docs/configuration.md");
   admittance schema test > schemas/test.json
   admittance schema config > schemas/config.json")]
 pub(crate) struct Arguments {
-    /// The kind of document to print the schema of.
+    /// The kind of document whose schema is printed.
     document: SchemaKind,
 }
 

@@ -7,8 +7,8 @@ use clap_complete::{CompleteEnv, Shell, env::Shells};
 
 use crate::{files, output::write};
 
-/// Print the completions for a shell. They call the program, which asks a running driver for its chains, stages,
-/// definitions and revisions.
+/// Print the script with which a shell completes command lines. The script calls the program, which asks a running
+/// driver for its chains, stages, definitions and revisions.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance completions bash > ~/.local/share/bash-completion/completions/admittance
@@ -16,7 +16,7 @@ use crate::{files, output::write};
   admittance completions zsh > \"${fpath[1]}/_admittance\"
   admittance completions powershell >> $PROFILE")]
 pub(crate) struct CompletionsArguments {
-    /// The shell to print completions for.
+    /// The shell for which the script is printed.
     shell: Shell,
 }
 
@@ -68,7 +68,7 @@ impl ManArguments {
         let mut page = Vec::new();
         let man = clap_mangen::Man::new(command.clone()).title(name.clone());
         man.render(&mut page)?;
-        // clap_mangen puts the examples, which follow the help, under the heading EXTRA.
+        // clap_mangen puts the examples, which follow the help, under the heading EXTRA. This replaces the heading.
         let page = String::from_utf8(page)?.replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n");
         let path = self.directory.join(format!("{name}.1"));
         files::replace(&path, page.as_bytes(), files::PUBLIC)?;

@@ -68,7 +68,7 @@ pub(crate) struct Arguments {
     /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
     output: TestFormat,
-    /// Show log lines of this level and above, including those of plugins.
+    /// Show log lines of this level and above, including the lines that plugins log.
     #[arg(long, value_name = "LEVEL", default_value = "error", env = "ADMITTANCE_LOG")]
     log: String,
 }

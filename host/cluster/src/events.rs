@@ -28,7 +28,7 @@ pub struct Event {
     pub reason: &'static str,
     /// The action that was taken, in CamelCase.
     pub action: &'static str,
-    /// The text of the event. A text that is too long is cut off.
+    /// The text of the event. If it is longer than the API server accepts, its end is cut off.
     pub note: String,
 }
 

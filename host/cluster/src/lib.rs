@@ -1,9 +1,9 @@
 //! A Kubernetes API server as the source of namespace labels, lookups for plugins and access reviews, and as a store of
 //! definitions.
 //!
-//! A [`Cluster`] watches the kinds that are looked up, and answers from a cache. It sends a request to the server
-//! instead before the first list is complete, and when a watch has been down for too long. An unavailable server
-//! affects only the lookups that need it. In tests of plugins, [`Manifests`] replace the server.
+//! A [`Cluster`] watches the kinds that are looked up, and answers from a cache. Before the first list is complete, and
+//! when a watch has been down for too long, it sends a request to the server instead. An unavailable server affects
+//! only the lookups that need it. In tests of plugins, [`Manifests`] replace the server.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,

@@ -71,7 +71,7 @@ pub enum ResourceError {
 }
 
 impl ResourceError {
-    /// Returns whether the same request may succeed later.
+    /// Returns whether the request that failed may succeed if it is sent again later.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::Unknown { .. })
     }
@@ -204,7 +204,8 @@ impl Resources {
         }
     }
 
-    /// Creates a resource of this name. `set` sets its other fields. Also creates its namespace if it does not exist.
+    /// Creates a resource of this name, whose other fields are set by `set`. If its namespace does not exist, creates
+    /// it first.
     ///
     /// # Errors
     ///
@@ -268,8 +269,8 @@ impl Resources {
     ///
     /// # Errors
     ///
-    /// Returns [`ResourceError::Conflict`] when the resource was changed since; other errors when the API server
-    /// refuses or does not answer.
+    /// Returns [`ResourceError::Conflict`] when the resource has changed since it was read; other errors when the API
+    /// server refuses or does not answer.
     pub async fn replace(&self, resource: &Resource) -> Result<Resource, ResourceError> {
         let item = resource.item()?;
         let (api, params) = (self.api(&resource.namespace), written());
@@ -341,8 +342,8 @@ impl Resources {
     ///
     /// # Errors
     ///
-    /// Returns [`ResourceError::Conflict`] when the resource was changed since; other errors when the API server
-    /// refuses or does not answer.
+    /// Returns [`ResourceError::Conflict`] when the resource has changed since it was read; other errors when the API
+    /// server refuses or does not answer.
     pub async fn delete(&self, resource: &Resource) -> Result<(), ResourceError> {
         let version = |field| resource.metadata(field).map(str::to_owned);
         let params = DeleteParams {

@@ -196,7 +196,7 @@ impl Leader {
     }
 
     /// Writes each status of a kind that differs from the status in the cluster. Returns whether all writes succeeded.
-    /// A failure is logged unless `problems` already contains it.
+    /// Logs a failure, unless `problems` contains it from an earlier attempt.
     async fn write_changed(
         &self,
         kind: &StoredKind,

@@ -21,9 +21,9 @@ const KERNEL: (u32, u32) = (6, 12);
 const DESCRIPTORS: u64 = 65_536;
 
 pub(super) struct Machine {
-    /// The release of the kernel, such as `6.12.3-amd64`; empty if unknown.
+    /// The release of the kernel, such as `6.12.3-amd64`; empty if it is unknown.
     release: String,
-    /// The maximum number of open files that a process may allow itself; `None` for no limit.
+    /// The maximum number of open files to which a process may raise its limit; `None` if there is no limit.
     descriptors: Option<u64>,
 }
 

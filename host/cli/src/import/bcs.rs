@@ -153,8 +153,8 @@ impl OriginalConfig {
         }
     }
 
-    /// Returns the sections `listen` and `admin`. Only `listen` has the certificate and, if `asks_clients` is true, the
-    /// CA of client certificates.
+    /// Returns the sections `listen` and `admin` of the new configuration. The certificate is in `listen`, and so is
+    /// the CA of clients if `asks_clients` is true.
     fn ports(&mut self, port: &str, metric_port: &str, asks_clients: bool) -> String {
         let ip = self.take("address").unwrap_or_else(|| "0.0.0.0".to_owned());
         let mut text = format!("listen:\n  address: {}\n", self.address(&ip, "port", port));
@@ -177,7 +177,8 @@ impl OriginalConfig {
         text
     }
 
-    /// Returns the TLS settings for connections to drivers or schedulers; empty without certificates.
+    /// Returns the TLS settings for connections to drivers or schedulers. Returns empty text if no certificates are
+    /// configured.
     fn client_tls(&mut self) -> String {
         let ca = self.take("ca_file").map(|ca| format!("ca: {}", quoted(&ca)));
         let pair = self
@@ -204,8 +205,8 @@ impl OriginalConfig {
         Some(format!("servers: [{}]", servers.join(", ")))
     }
 
-    /// Returns the section `zookeeper`. Each ensemble is given by its name, the key of its servers in BCS's
-    /// configuration, and its default servers. An ensemble without servers is left out.
+    /// Returns the section `zookeeper` of the new configuration. Each ensemble is given by its name, the key of its
+    /// servers in BCS's configuration, and its default servers. An ensemble without servers is left out.
     fn ensembles(&mut self, ensembles: &[(&str, &str, Option<&str>)]) -> String {
         let mut text = String::new();
         for &(name, key, default) in ensembles {

@@ -77,7 +77,7 @@ async fn list(cluster: &Cluster, path: &str) -> crate::Result<Option<Vec<Json>>>
     }
 }
 
-/// Writes a list. The API server omits version and kind of the items, so they are added.
+/// Writes objects as a list. The version and kind of each object are added, because the API server omits them in lists.
 fn list_file(version: &str, kind: &str, path: &str, items: Vec<Json>) -> DefinitionFile {
     let with_kind = |mut item: Json| {
         if let Json::Object(fields) = &mut item {

@@ -185,8 +185,8 @@ fn is_harmful(char: char) -> bool {
         || matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Writes each event as a line with a JSON object of the event's fields. The member `span` contains the fields of the
-/// event's span.
+/// Writes each log event as a line with a JSON object, which contains the event's fields. Its member `span` contains
+/// the fields of the span around the event.
 #[derive(Debug)]
 struct JsonLines;
 

@@ -101,7 +101,8 @@ impl CollectedLines {
         }
     }
 
-    /// Adds a line. Returns `false` without adding it if the collected lines would exceed [`MOST`].
+    /// Collects a line, and returns `true`. If the collected lines would exceed [`MOST`], returns `false`, and the line
+    /// is not collected.
     fn try_collect(&self, line: &[u8]) -> bool {
         let mut lines = self.lines.lock();
         if lines.len() + line.len() > MOST {

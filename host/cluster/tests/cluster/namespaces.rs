@@ -214,7 +214,8 @@ async fn an_expired_watch_is_up_only_after_the_objects_are_listed() {
     })
     .await;
     assert_eq!(cluster.status().namespaces.state, WatchState::Starting);
-    // The cache is still used for a while. Namespaces that it does not have are requested from the server.
+    // Until the list is complete, the cache is used for the namespaces that it has. All other namespaces are requested
+    // from the server.
     assert_eq!(cluster.labels("prod").await, Ok(tier("web")));
     assert_eq!(setting.server.count("get", ""), 0);
     put(&setting, "new", "web");

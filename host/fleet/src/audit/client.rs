@@ -220,7 +220,7 @@ impl AuditClient {
             let mut of_group: Vec<Resource> = Vec::new();
             for GroupVersion { group_version } in versions {
                 let reports = ReportApi::from_api_version(&group_version);
-                // If the API server of one group is down, objects of the other groups are still audited.
+                // The API server of one group may be down. The objects of all other groups are audited nevertheless.
                 let listed: Result<ResourceList, _> = self.get_as(&format!("/apis/{group_version}")).await;
                 let listed = match listed {
                     Ok(listed) => listed,

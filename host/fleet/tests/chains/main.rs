@@ -83,7 +83,7 @@ async fn written_chains_are_read_back() {
     store.commit(&[change(&path, None, Some(&first))]).await.unwrap();
     assert_eq!(read(&store).await, [(path.clone(), first.clone())]);
 
-    // If a resource also has a status and more metadata, such as annotations of kubectl, its definition is the same.
+    // A status, and metadata such as annotations of kubectl, do not change the definition in a resource.
     let mut there = setting.server.object(PLURAL, "", "pods").unwrap();
     there["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"});
     there["metadata"]["uid"] = json!("u");

@@ -194,7 +194,7 @@ async fn policies_can_be_read_but_not_written() {
         assert!(!store.owns(Path::new(path)), "{path}");
     }
 
-    // A binding whose policy is missing is reported, and the other policies are still read.
+    // A binding whose policy is missing is reported, and all other policies are read.
     setting.server.delete("validatingadmissionpolicies", "", "p");
     let set = DefinitionSet::of_files(store.read().await.unwrap());
     let usable = set.usable(&files, OnBadDefinition::KeepLast);

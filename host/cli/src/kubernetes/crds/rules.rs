@@ -1,6 +1,6 @@
 //! Adds rules in CEL for requirements that structural schemas cannot express. API servers evaluate such rules since
-//! Kubernetes 1.25. Before an API server accepts a rule, it estimates its cost, so every list and string that a rule
-//! reads needs a maximum length.
+//! Kubernetes 1.25. Before an API server accepts a rule, it estimates the rule's cost, so every list and string that a
+//! rule reads needs a maximum length.
 
 use admittance_admission::enumerated;
 use serde_json::{Map, Value as Json, json};

@@ -90,7 +90,7 @@ impl Inner {
                 Ok(())
             };
             // The reports are written here and not only after changes, because the next audit begins at once if this
-            // one took longer than `every`.
+            // audit took longer than `every`.
             let written = report_writer.write(&work.client, &mut work.ledger).await;
             self.report(
                 REPORTS,
