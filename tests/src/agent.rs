@@ -1,4 +1,4 @@
-//! An agent that attacks its gateway: it sends endless replies, and ignores the gateway's requests to pause.
+//! An agent that attacks its gateway: it sends endless replies, and ignores the requests of the gateway to pause.
 
 use std::{
     collections::HashMap,
@@ -28,23 +28,23 @@ use tokio_tungstenite::{
 
 use crate::{ATTACKING_SEND_BUFFER, Error};
 
-/// An agent of a cluster that floods its gateway.
+/// An agent that floods its gateway through the tunnel of its cluster.
 #[derive(Clone, Debug)]
 pub struct TunnelFlood {
     pub gateway: String,
     pub cluster: String,
     pub register_token: String,
-    /// The number of empty data frames that follow each frame with data.
+    /// The number of empty data frames that the agent sends after each frame with data.
     pub empty_frames: usize,
     pub reply: EndlessReply,
-    /// The bytes of data that the agent has sent.
+    /// The number of bytes of data that the agent has sent.
     pub sent: Arc<AtomicU64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndlessReply {
     Body,
-    /// Informational responses without a final response.
+    /// The reply consists of informational responses, without a final response.
     Informational,
 }
 
@@ -114,7 +114,7 @@ impl TunnelFlood {
                 DATA => {
                     let _deadline = take(&mut bytes);
                     if let Some(write) = connections.get_mut(&connection) {
-                        // A failed write means that the reply has ended.
+                        // The write fails if the reply has ended, which is no error.
                         let _ = write.write_all(&bytes).await;
                     }
                 }
@@ -124,8 +124,8 @@ impl TunnelFlood {
         }
     }
 
-    /// Opens a watch at this path of the cluster and reads nothing of the reply. The socket has a source address that
-    /// no other client uses, and a small receive buffer.
+    /// Opens a watch at this path of the cluster, as a client that reads nothing of the reply. The connection has a
+    /// source address that no other client uses, and a small receive buffer.
     pub async fn watch(&self, path: &str, token: &str) -> Result<TcpStream, Error> {
         let head = format!("GET {path}?watch=1 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n");
         let opening = async {
@@ -140,7 +140,8 @@ impl TunnelFlood {
         opening.await.map_err(Error::io("opening a watch"))
     }
 
-    /// Serves a connection from the gateway. The returned writer takes the bytes that the gateway sends on it.
+    /// Serves a connection that the gateway opens in the tunnel. Bytes from the gateway must be written to the returned
+    /// writer.
     fn serve(
         &self,
         connection: i64,
@@ -191,7 +192,7 @@ impl EndlessReply {
     }
 }
 
-/// Returns the TLS settings of an API server, and its certificate.
+/// Returns the TLS settings of a fake API server, and its certificate.
 fn server() -> Result<(TlsAcceptor, String), Error> {
     let invalid = |error: &dyn std::fmt::Display| Error::Invalid(format!("a certificate: {error}"));
     let certified =
@@ -208,7 +209,7 @@ fn server() -> Result<(TlsAcceptor, String), Error> {
     Ok((TlsAcceptor::from(Arc::new(config)), certified.cert.pem()))
 }
 
-/// Encodes a number, which must not be negative, as a zigzag varint, like the numbers in frames.
+/// Encodes a number as a zigzag varint, like the numbers in frames of a tunnel. The number must not be negative.
 fn varint(value: i64) -> Vec<u8> {
     let mut rest = value.cast_unsigned() << 1;
     let mut bytes = Vec::new();

@@ -3,7 +3,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time at which a client received an answer, and the version of the table that gave it.
+/// An answer that a client has received: when it arrived, and which version of the table gave it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Answer {
     pub at: Instant,
@@ -11,8 +11,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Returns an answer received now, with the version `N` from `version N` or `version-N` in its message. Returns
-    /// `None` if the message contains no version.
+    /// Returns an answer that arrives now. Its version is `N` if the message contains `version N` or `version-N`.
+    /// Returns `None` if the message contains no version.
     pub fn now(message: &str) -> Option<Self> {
         let (_, number) = message.split_once("version")?;
         let number = number.strip_prefix([' ', '-'])?;
@@ -24,8 +24,8 @@ impl Answer {
     }
 }
 
-/// Returns the longest time during which an old table still answered after the first answer of a newer one, and the
-/// version of the old table. `answers` are in order of arrival.
+/// Returns the longest time for which an older table continued to answer after the first answer of a newer table, and
+/// the version of the older table. `answers` must be in order of arrival.
 pub fn longest_overlap(answers: &[Answer]) -> (Duration, u32) {
     let mut first: BTreeMap<u32, Instant> = BTreeMap::new();
     let mut longest = (Duration::ZERO, 0);

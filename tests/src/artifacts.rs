@@ -10,7 +10,7 @@ pub fn repository() -> PathBuf {
     here.parent().unwrap_or(here).to_owned()
 }
 
-/// The build output of Cargo, located relative to this program.
+/// The directory with the build output of Cargo, which is found by the path of the running program.
 #[derive(Clone, Debug)]
 pub struct Artifacts {
     target: PathBuf,
@@ -18,13 +18,14 @@ pub struct Artifacts {
 }
 
 impl Artifacts {
-    /// Finds the target directory.
+    /// Finds the target directory of Cargo that contains the running program.
     pub fn find() -> Result<Self, Error> {
         let program = env::current_exe().map_err(Error::io("the path of this program"))?;
         let target = program
             .ancestors()
             .find(|folder| folder.join("CACHEDIR.TAG").exists());
-        // The path is `target/{profile}/program`, or `target/{profile}/deps/test-0123456789abcdef` for a test.
+        // The running program is `target/{profile}/program`, or if it is a test,
+        // `target/{profile}/deps/test-0123456789abcdef`.
         let profile = program.ancestors().find(|folder| folder.parent() == target);
         match (target, profile) {
             (Some(target), Some(profile)) => Ok(Self {
@@ -35,13 +36,14 @@ impl Artifacts {
         }
     }
 
-    /// Returns a program of this workspace, built with the profile of the running program.
+    /// Returns the path of a program of this workspace. Like the running program, it must have been built with the same
+    /// profile.
     pub fn program(&self, name: &str) -> Result<PathBuf, Error> {
         let path = self.profile.join(format!("{name}{}", env::consts::EXE_SUFFIX));
         there(path, "cargo build --workspace --bins")
     }
 
-    /// Returns a program of the Kubernetes API server, as built by `cargo task cluster`.
+    /// Returns the path of a program for a Kubernetes API server, which `cargo task cluster` builds.
     pub fn kubernetes(name: &str) -> Result<PathBuf, Error> {
         there(
             repository().join("target/kubernetes/bin").join(name),
@@ -49,12 +51,12 @@ impl Artifacts {
         )
     }
 
-    /// Returns the component of a plugin or test guest, by its package's name.
+    /// Returns the path of the component of a plugin or test guest. `package` is the name of its package.
     pub fn component(&self, package: &str) -> Result<PathBuf, Error> {
         self.module("wasm32-wasip2", &package.replace('-', "_"))
     }
 
-    /// Returns a Kubewarden policy of `tests/policies`: the waPC module `guest_policy`, or the WASI program
+    /// Returns the path of a Kubewarden policy of `tests/policies`: the waPC module `guest_policy`, or the WASI program
     /// `guest_policy_program`.
     pub fn policy(&self, name: &str) -> Result<PathBuf, Error> {
         self.module("wasm32-wasip1", name)

@@ -14,21 +14,21 @@ use serde_json::Value;
 
 use crate::Error;
 
-/// An HTTP client with its own connection pool.
+/// An HTTP client of a test. It has its own connection pool.
 #[derive(Clone, Debug)]
 pub struct Client(Pool<HttpsConnector<HttpConnector>, Full<Bytes>>);
 
-/// The send buffer of attacking clients, in bytes. Here client and program share a machine, so the kernel copies a
-/// whole buffer in one uninterruptible system call. A larger buffer would delay the program more than a remote client
-/// could.
+/// The size of the send buffer of attacking clients, in bytes. In tests, client and program share a machine, so the
+/// kernel copies a whole buffer in one uninterruptible system call. A larger buffer would delay the program more than a
+/// remote client could.
 pub const ATTACKING_SEND_BUFFER: u32 = 64 << 10;
 
-/// The authorities that a TLS client trusts, and its own certificate.
+/// The certificate authorities that a TLS client trusts, and the client's own certificate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trust<'a> {
-    /// PEM certificates of the trusted authorities.
+    /// The certificates of the authorities that the client trusts, as PEM.
     pub authorities: &'a str,
-    /// The client's certificate and key, as PEM.
+    /// The certificate and private key of the client, as PEM.
     pub identity: Option<(&'a str, &'a str)>,
 }
 

@@ -1,31 +1,33 @@
-/// Two builds of the program, measured in alternating rounds.
+/// The result of measuring two builds of the program in alternating rounds.
 ///
-/// Each round of one build is compared with the next round of the other, so that a machine that slows down during the
-/// run affects both equally.
+/// Each round of one build is compared with the next round of the other. So a machine that slows down during the run
+/// affects both builds equally.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
-    /// The median of the ratios of this build to the other; above 1 if this build is better.
+    /// The median of the ratios of this build's rounds to the other build's rounds. It is above 1 if this build is
+    /// better.
     pub ratio: f64,
-    /// A confidence interval of the true median. Its level is 99 % for twelve rounds.
+    /// A confidence interval of the true median ratio. Its level is 99 % for twelve rounds.
     pub range: (f64, f64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// This build is faster, by more than the noise.
+    /// This build is faster than the other, by more than the noise.
     Gained,
-    /// The difference is within the noise, or at most one percent.
+    /// The builds differ by no more than the noise, or by at most one percent.
     Equal,
-    /// This build is slower, by more than the noise.
+    /// This build is slower than the other, by more than the noise.
     Lost,
 }
 
 impl Comparison {
-    /// Ratios closer to 1 than this are ignored: the layout of the code alone changes speed by as much.
+    /// A ratio that differs from 1 by less than this does not count, because the layout of the code alone changes the
+    /// speed this much.
     const LEAST: f64 = 0.01;
 
-    /// Compares the rounds of this build with the rounds of another; higher values are better. Returns `None` if there
-    /// are no rounds.
+    /// Compares the measured rounds of this build with the rounds of the other build. Higher values are better. Returns
+    /// `None` if there are no rounds.
     pub fn from_rounds(this: &[f64], other: &[f64]) -> Option<Self> {
         let mut ratios: Vec<f64> = this
             .iter()
@@ -59,7 +61,7 @@ impl Comparison {
 mod tests {
     use super::{Comparison, Verdict};
 
-    /// Returns twelve rounds of the other build on a machine that slows down.
+    /// Returns twelve rounds of the other build, measured on a machine that slows down meanwhile.
     fn other() -> Vec<f64> {
         (0..12).map(|round| 1000.0 - 50.0 * f64::from(round)).collect()
     }

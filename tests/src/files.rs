@@ -2,7 +2,7 @@ use std::{fs, path::Path};
 
 use crate::Error;
 
-/// Replaces a file atomically: writes a temporary file, then renames it.
+/// Replaces a file atomically: writes a temporary file, and then renames it to the file.
 pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Error> {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

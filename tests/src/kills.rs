@@ -1,4 +1,4 @@
-//! Kills the program at random moments while definitions are applied.
+//! Kills the program at random moments while it applies definitions, and checks what it serves after the restart.
 
 use std::{
     collections::BTreeMap,
@@ -13,42 +13,43 @@ use tempfile::TempDir;
 
 use crate::{Admittance, Client, Error, ModuleServer, Serve, Upstream, Versions, files::write};
 
-/// Repeated kills of the program. Each applied set of definitions has a generation number that its stages write into
-/// every object, so that a response shows which set each chain belongs to.
+/// Kills the program repeatedly. Each set of definitions that is applied has a generation number. Its stages write the
+/// number into every object, so a response shows to which set each chain belongs.
 #[derive(Clone, Copy, Debug)]
 pub struct Kills {
     pub rounds: u32,
-    /// The seed of the random delays before the kills.
+    /// The seed of the random numbers that choose the moments of the kills.
     pub seed: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Killed {
-    /// The number of kills while the program applied a new set, and fetched and compiled its modules.
+    /// The number of kills while the program applied a new set whose modules it had to fetch and compile.
     pub new: u32,
     /// The number of kills while the program applied a set whose modules were all in the store.
     pub known: u32,
     pub starting: u32,
-    /// The number of kills that came before the program reported success, but left the set live after the restart.
+    /// The number of kills before the program reported success for a set that it nevertheless served after the restart.
     pub finished: u32,
-    /// The number of kills after the program had reported success.
+    /// The number of kills after the program had reported success for a set.
     pub acknowledged: u32,
-    /// The longest time from a restart until the program served again.
+    /// The longest time from a restart until the program served requests.
     pub longest_start: Duration,
     pub problems: Vec<String>,
 }
 
-/// The activity of the program when it is killed.
+/// What the program does when it is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
-    /// The program applies modules that it has to fetch and compile.
+    /// The program applies a set whose modules it has to fetch and compile.
     New,
-    /// The program applies modules that are in its store.
+    /// The program applies a set whose modules are in its store.
     Known,
     Start,
 }
 
-/// The chains of a set. Each has its own file and two stages: one whose module is fetched, one whose module is a file.
+/// The names of the chains in each set. Each chain has its own file and two stages: one whose module is fetched, and
+/// one whose module is a file.
 const CHAINS: [&str; 3] = ["first", "second", "third"];
 
 const CONFIG: &str = "
@@ -58,18 +59,19 @@ definitions: [definitions]
 modules: { ca: ca.pem }
 ";
 
-/// The pause between the chunks of a download: a download should take about as long as compiling the module.
+/// The pause between the chunks of a download. With it, a download takes about as long as the compilation of the
+/// module.
 const PAUSE: Duration = Duration::from_millis(8);
 
 impl Kills {
     /// Runs all kills, and calls `progress` after each with its number and a message. Wrong content after a restart is
-    /// counted in the result and is not an error.
+    /// not an error, but a problem in the result.
     pub async fn run(self, mut progress: impl FnMut(u32, &str)) -> Result<Killed, Error> {
         let scene = Scene::new().await?;
         let mut rng = Rng::with_seed(self.seed);
         let mut program = scene.start().await?;
         let mut killed = Killed::default();
-        // The time to apply a new set; a kill comes after a random part of it.
+        // The time that the program takes to apply a new set. Each kill comes after a random part of this time.
         let mut apply_time = Duration::ZERO;
         for generation in [1, 2] {
             let started = Instant::now();
@@ -88,8 +90,8 @@ impl Kills {
             };
             let wanted = match moment {
                 Moment::New => newest + 1,
-                // Chooses a random earlier generation that is not live. The store has the modules of all earlier
-                // generations.
+                // The number of a random earlier generation that is not live. The store contains the modules of all
+                // earlier generations.
                 Moment::Known => {
                     let other = rng.u32(1..newest);
                     other + u32::from(other >= live)
@@ -179,7 +181,7 @@ impl Scene {
         self.serve()?.start().await
     }
 
-    /// Applies a set and waits for the response. The inner error is the reason for a refusal.
+    /// Applies a set of definitions and waits for the response. The inner error says why the program refuses the set.
     async fn apply(&self, program: &Admittance, generation: u32) -> Result<Result<(), String>, Error> {
         let request = self.application(program, generation)?;
         let reply = Client::new()?.send(request).await?;
@@ -195,8 +197,8 @@ impl Scene {
         self.modules.put(&fetched, self.versions.module(generation));
         let file = self.path("modules").join(&fetched);
         if !file.exists() {
-            // The file and the fetched module have different versions, so that a response shows which module each stage
-            // runs.
+            // The module in the file has a version that differs from the fetched module, so that a response shows which
+            // module each stage runs.
             write(&file, self.versions.module(generation + 500_000))?;
         }
         let text: String = CHAINS
@@ -208,7 +210,8 @@ impl Scene {
             .map_err(|error| Error::Invalid(error.to_string()))
     }
 
-    /// Kills the program after a delay, and returns whether it had reported success before.
+    /// Applies a set of definitions, or starts the program, and kills it after a delay. Returns whether it had reported
+    /// success before.
     async fn interrupt(
         &self,
         program: &mut Admittance,
@@ -225,7 +228,7 @@ impl Scene {
         }
         let (request, client) = (self.application(program, generation)?, Client::new()?);
         let applying = tokio::spawn(async move { client.send(request).await });
-        // The kill must hit an arbitrary point of the work, so no event is awaited.
+        // No event is awaited before the kill, because it must hit an arbitrary point of the work.
         tokio::time::sleep(delay).await;
         program.kill().await?;
         match applying.await {
@@ -238,7 +241,7 @@ impl Scene {
         }
     }
 
-    /// Returns the generation of all chains; the inner error says what is wrong with them.
+    /// Returns the generation that all chains have. The inner error says what is wrong with the chains.
     async fn generation(&self, program: &Admittance) -> Result<Result<u32, String>, Error> {
         let object = json!({
             "apiVersion": "v4",
@@ -272,8 +275,8 @@ spec:
     )
 }
 
-/// Returns the generation that every stage of every chain reported. An error says which stage is missing, or ran the
-/// wrong module.
+/// Returns the generation that every stage of every chain has written into this response. The error says which stage is
+/// missing, or has run the wrong module.
 fn generation(answer: &Value) -> Result<u32, String> {
     let annotations: BTreeMap<String, String> = answer
         .pointer("/data/metadata/annotations")

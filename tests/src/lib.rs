@@ -1,8 +1,8 @@
-//! The environment of the whole-program tests, the demo and the benchmarks: the real program as a child process, a
-//! control plane behind it, and a client in front of it.
+//! The environment of the tests, the demo and the benchmarks that run the whole program: the real program as a child
+//! process, a control plane behind it, and a client in front of it.
 //!
-//! Everything listens on ports chosen by the kernel, and waits for observable events: a log line, a reply, the
-//! end of a process.
+//! All servers listen on ports that the kernel chooses. Instead of pausing, tests wait for observable events: a line of
+//! the log, a reply, or the end of a process.
 
 #![allow(missing_docs, reason = "only this repository uses the library")]
 
@@ -49,8 +49,8 @@ pub use swaps::{Swapped, Swaps};
 pub use upstream::{Received, ReplyForm, ReplyGate, Upstream};
 pub use versions::Versions;
 
-/// Compiles and runs the examples in the README and on the page for plugin authors. The SDK cannot include that page,
-/// since the SDK's package contains only its own files.
+/// Compiles and runs the examples in the README and on the page for plugin authors. This is not done in the SDK,
+/// because its package does not contain that page.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../README.md")]

@@ -12,9 +12,9 @@ use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
 
 use crate::{Client, Error, Versions, log::NEVER};
 
-/// Clients that create objects one after another, each on its own connection, and check every response: all stages must
-/// report the same version. The version must not be older than the previous one on that connection, nor older than
-/// the [oldest allowed version](Load::retire_versions_before) when the request was sent.
+/// Clients that create objects one after another, each on its own connection, and check every response. All stages must
+/// report one version in it. This version must not be older than the previous version on the connection, nor older than
+/// the [oldest allowed version](Load::retire_versions_before) at the time of the request.
 #[derive(Debug)]
 pub struct Load {
     shared: Arc<Shared>,
@@ -25,9 +25,9 @@ pub struct Load {
 #[derive(Debug)]
 struct Shared {
     url: String,
-    /// The number of stages that write their version.
+    /// The number of stages that write their version into each object.
     stages: usize,
-    /// The oldest version that may still handle new requests.
+    /// The oldest version that may handle requests that are sent now.
     oldest: AtomicU32,
     is_over: AtomicBool,
 }
@@ -36,21 +36,21 @@ struct Shared {
 pub struct LoadCounts {
     pub requests: u64,
     pub failures: u64,
-    /// Descriptions of the first wrong responses.
+    /// Descriptions of the first responses that were wrong.
     pub problems: Vec<String>,
-    /// The newest version that each connection saw.
+    /// The newest version that each connection has seen in a response.
     newest: Vec<u32>,
 }
 
-/// The minimum time between two requests of a connection. It leaves processor time to the program.
+/// The minimum time between two requests of a connection. It leaves processor time to the program under test.
 const PACE: Duration = Duration::from_millis(2);
 
 /// The maximum length of [`LoadCounts::problems`].
 const MAX_PROBLEMS: usize = 10;
 
 impl Load {
-    /// Starts the clients. `url` is where BCS applications are created; `stages` is the number of stages that write
-    /// their versions into each one.
+    /// Starts the clients. `url` is the URL at which they create BCS applications. `stages` is the number of stages
+    /// that write their versions into each application.
     pub fn start(url: String, stages: usize, connections: usize) -> Result<Self, Error> {
         let shared = Arc::new(Shared {
             url,
@@ -73,12 +73,12 @@ impl Load {
         })
     }
 
-    /// Declares that requests sent from now on must not be handled by versions older than `version`.
+    /// Requires that requests which are sent from now on are not handled by a version older than `version`.
     pub fn retire_versions_before(&self, version: u32) {
         self.shared.oldest.store(version, Ordering::SeqCst);
     }
 
-    /// Waits until a connection sees this version.
+    /// Waits until a connection has seen this version in a response.
     pub async fn until_seen(&mut self, version: u32) -> Result<(), Error> {
         self.until(version, |newest| newest.iter().any(|seen| *seen >= version))
             .await
@@ -109,7 +109,7 @@ impl Load {
         self.counts.borrow().clone()
     }
 
-    /// Stops sending, and waits for the outstanding responses.
+    /// Stops the clients, and waits for the responses to the requests that they have sent. Returns the counts.
     pub async fn end(mut self) -> LoadCounts {
         self.shared.is_over.store(true, Ordering::SeqCst);
         while self.connections.join_next().await.is_some() {}
@@ -166,7 +166,7 @@ async fn send(client: Client, connection: usize, shared: Arc<Shared>, counts: wa
     }
 }
 
-/// Returns the version that all stages of a response have in common.
+/// Returns the version that all stages have written into a response, or an error if they differ or are too few.
 fn version(answer: &Value, stages: usize) -> Result<u32, String> {
     let annotations = answer.pointer("/data/metadata/annotations");
     let mut versions = annotations

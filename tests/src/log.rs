@@ -5,10 +5,10 @@ use tokio::sync::watch;
 
 use crate::Error;
 
-/// The timeout of waits; no step takes this long even on a busy machine.
+/// The timeout for waiting for an event. No event takes this long, even on a busy machine.
 pub const NEVER: Duration = Duration::from_secs(120);
 
-/// The lines that a program has written to standard error.
+/// The lines that the program under test has written to standard error.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     pub(crate) lines: Vec<LogLine>,
@@ -41,7 +41,7 @@ impl LogLine {
         self.field("message")
     }
 
-    /// Returns a string field; empty if it is missing.
+    /// Returns a field of the line as text, or empty text if the field is missing or is not a string.
     pub fn field(&self, name: &str) -> &str {
         self.fields.get(name).and_then(Value::as_str).unwrap_or_default()
     }
@@ -55,8 +55,8 @@ impl LogLine {
     }
 }
 
-/// Waits for the first line that matches, starting at line number `from`, and returns it. The line may already be
-/// written.
+/// Waits for the first line at or after line number `from` that matches, and returns it. Lines that were written before
+/// the call count.
 pub(crate) async fn until_logged(
     mut log: watch::Receiver<Log>,
     from: usize,

@@ -34,7 +34,8 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::Error;
 
-/// An HTTPS server for modules with its own certificate authority. It stops when it is dropped.
+/// An HTTPS server for modules. Its certificate is signed by its own certificate authority. It stops when this value is
+/// dropped.
 #[derive(Debug)]
 pub struct ModuleServer {
     address: SocketAddr,
@@ -46,22 +47,22 @@ pub struct ModuleServer {
 #[derive(Debug)]
 struct Shared {
     modules: Mutex<HashMap<String, Bytes>>,
-    /// The pause between two chunks, in microseconds.
+    /// The pause before each chunk of a download, in microseconds.
     pause: AtomicU64,
-    /// The number of downloads that have started.
+    /// The number of downloads that clients have started.
     begun: watch::Sender<u64>,
 }
 
-/// The size of a chunk in bytes.
+/// The size of each chunk of a download, in bytes.
 const CHUNK_SIZE: usize = 4096;
 
 impl ModuleServer {
-    /// Listens on a port that the kernel chooses.
+    /// Starts the server on a port that the kernel chooses.
     pub async fn start() -> Result<Self, Error> {
         Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), Identity::new()?).await
     }
 
-    /// Listens on `address`, with the given certificate.
+    /// Starts the server at `address`, with this certificate.
     pub async fn start_at(address: SocketAddr, identity: Identity) -> Result<Self, Error> {
         let listener = TcpListener::bind(address)
             .await
@@ -98,7 +99,7 @@ impl ModuleServer {
         modules.insert(format!("/{name}"), module.into());
     }
 
-    /// Sends chunks of 4 KiB, with this pause before each, in current and future downloads.
+    /// Makes all downloads slower, including those that are running: the server pauses before each chunk of 4 KiB.
     pub fn slow_down(&self, pause: Duration) {
         let microseconds = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
         self.shared.pause.store(microseconds, Ordering::Relaxed);
@@ -115,7 +116,7 @@ impl Drop for ModuleServer {
     }
 }
 
-/// A server's certificate and key, and the authority that signed it.
+/// The certificate and private key of a module server, and the certificate authority that signed the certificate.
 #[derive(Clone, Debug)]
 pub struct Identity {
     authority: String,
@@ -123,7 +124,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Creates an authority, and a certificate for `localhost` signed by it.
+    /// Creates a certificate authority, and a certificate for `localhost` that it has signed.
     pub fn new() -> Result<Self, Error> {
         let wrong = |error: &dyn std::fmt::Display| Error::Invalid(format!("a certificate: {error}"));
         let made = || -> Result<_, rcgen::Error> {
@@ -159,13 +160,13 @@ impl Identity {
 }
 
 async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {
-    // Dropping the set when this task ends closes all connections.
+    // When this task ends, the set is dropped, which closes all connections.
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
         let (acceptor, service) = (acceptor.clone(), TowerToHyperService::new(router.clone()));
         connections.spawn(async move {
-            // The handshake fails if the client does not trust the authority, or if the client was killed.
+            // The handshake fails if the client does not trust the authority, or if the client was killed meanwhile.
             let Ok(stream) = acceptor.accept(stream).await else {
                 return;
             };

@@ -27,23 +27,23 @@ pub struct Admittance {
     log: watch::Receiver<Log>,
     listen: Option<SocketAddr>,
     admin: Option<SocketAddr>,
-    /// The temporary directory of the history, which is removed on drop.
+    /// The temporary directory with the program's revisions, which is removed when this value is dropped.
     _history: Option<TempDir>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// The exit code; `None` if the program was killed by a signal.
+    /// The exit code of the program; `None` if a signal killed it.
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
-/// The polling interval for conditions that cannot be awaited. Shorter intervals would take processor time from the
-/// program.
+/// The interval at which a condition is checked that cannot be awaited. A shorter interval would take processor time
+/// from the program.
 pub const POLL: std::time::Duration = std::time::Duration::from_millis(5);
 
-/// A position in the log of a program.
+/// A position in the log of the program under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(usize);
 
@@ -52,7 +52,8 @@ impl Mark {
 }
 
 impl Admittance {
-    /// Returns a command for the program without arguments, and without the environment variables that affect it.
+    /// Returns a command that starts the program without arguments, and without the environment variables that affect
+    /// the program.
     pub fn command() -> Result<Command, Error> {
         Ok(Self::command_of(&Artifacts::find()?.program("admittance")?))
     }
@@ -64,7 +65,7 @@ impl Admittance {
                 command.env_remove(name);
             }
         }
-        // Stock plugins are loaded from this build.
+        // The program loads stock plugins from the directory of this build.
         let rego = Artifacts::find().and_then(|artifacts| artifacts.component("rego"));
         if let Some(directory) = rego.as_deref().ok().and_then(Path::parent) {
             command.env("ADMITTANCE_PLUGINS", directory);
@@ -72,7 +73,7 @@ impl Admittance {
         command
     }
 
-    /// Runs `admittance` with these arguments and waits for its exit.
+    /// Runs `admittance` with these arguments, and waits until it exits.
     pub async fn run<A: Into<OsString>>(arguments: impl IntoIterator<Item = A>) -> Result<Finished, Error> {
         let mut command = Self::command()?;
         command.args(arguments.into_iter().map(Into::into));
@@ -105,7 +106,7 @@ impl Admittance {
         })
     }
 
-    /// Waits until the admin port is open; chains and plugins may still be loading.
+    /// Waits until the program's admin port is open. At this time, it may not have loaded all chains and plugins.
     pub async fn until_starting(&mut self) -> Result<(), Error> {
         let starting = self
             .until_logged("the line that it starts", |line| line.message() == "starting")
@@ -138,7 +139,7 @@ impl Admittance {
     fn at(scheme: &str, address: Option<SocketAddr>, path: &str) -> String {
         match address {
             Some(address) => format!("{scheme}://{address}{path}"),
-            // A request to this URL fails, and the error message contains the host name `not-listening`.
+            // Without a port, returns a URL that cannot be reached. The error message then contains `not-listening`.
             None => format!("{scheme}://not-listening.invalid{path}"),
         }
     }
@@ -153,7 +154,7 @@ impl Admittance {
         self.signal(Signal::TERM)
     }
 
-    /// Suspends the program with SIGSTOP, as if its machine hung. Its connections stay open.
+    /// Suspends the program with SIGSTOP, as if its machine did not react. Its connections stay open.
     pub fn suspend(&self) -> Result<(), Error> {
         self.signal(Signal::STOP)
     }
@@ -191,12 +192,13 @@ impl Admittance {
         self.log.borrow().lines.clone()
     }
 
-    /// Returns the current end of the log.
+    /// Returns the current end of the program's log.
     pub fn mark(&self) -> Mark {
         Mark(self.log.borrow().lines.len())
     }
 
-    /// Waits for the first matching line of the log, past or future, and returns it.
+    /// Waits for the first line of the log that matches, and returns it. The line may have been written before the
+    /// call.
     pub async fn until_logged(
         &mut self,
         what: &str,
@@ -205,7 +207,7 @@ impl Admittance {
         until_logged(self.log.clone(), 0, what, wanted).await
     }
 
-    /// Waits like [`until_logged`](Self::until_logged), for lines after `mark`.
+    /// Waits like [`until_logged`](Self::until_logged), but only for lines after `mark`.
     pub async fn until_logged_after(
         &self,
         mark: Mark,
@@ -215,7 +217,7 @@ impl Admittance {
         until_logged(self.log.clone(), mark.0, what, wanted).await
     }
 
-    /// Returns a future like that of [`until_logged`](Self::until_logged) that does not borrow the program.
+    /// Waits like [`until_logged`](Self::until_logged), but in a future that does not borrow the program.
     pub fn when_logged<F>(
         &self,
         what: &'static str,
@@ -243,7 +245,7 @@ impl Admittance {
         Client::new()?.get(&self.admin_url("/v1/status")).await?.json()
     }
 
-    /// Polls `/v1/status` until its JSON meets a condition.
+    /// Requests `/v1/status` repeatedly until its JSON meets a condition.
     pub async fn until_status(
         &self,
         what: &str,
@@ -274,13 +276,13 @@ impl Admittance {
         }
     }
 
-    /// Waits for the program to exit, without a timeout.
+    /// Waits without a timeout until the program exits.
     pub async fn exited(&mut self) -> Result<ExitStatus, Error> {
         let status = self.child.wait().await;
         status.map_err(Error::io("waiting for the program's end"))
     }
 
-    /// Waits for the program to exit, for at most [`NEVER`](crate::NEVER).
+    /// Waits until the program exits, but at most for [`NEVER`](crate::NEVER).
     pub async fn ended(&mut self) -> Result<ExitStatus, Error> {
         match tokio::time::timeout(NEVER, self.exited()).await {
             Ok(status) => status,
@@ -310,7 +312,7 @@ pub fn resident_memory(process: u32) -> Result<u64, Error> {
     Ok(kilobytes * 1024)
 }
 
-/// Runs a program without standard input, and waits for it to exit.
+/// Runs a program without standard input, and waits until it exits.
 pub async fn finish(mut command: Command) -> Result<Finished, Error> {
     command.stdin(Stdio::null()).kill_on_drop(true);
     let output = match tokio::time::timeout(NEVER, command.output()).await {

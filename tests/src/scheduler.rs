@@ -40,10 +40,10 @@ mod types;
 pub use cluster_state::{Kind, MesosCluster, ObjectKey, Verb, Write};
 use routes::RouteMatch;
 
-/// A fake BCS Mesos scheduler, as a driver sees it: the routes of the original's `sched/api/routes.go` with the
-/// behaviour of its handlers. Each request is recorded with every part that the original could not decode. While the
-/// scheduler is not the master, it answers with 200 and an empty body, like the original. Dropping it closes all
-/// connections.
+/// A fake BCS Mesos scheduler for tests of drivers. It has the routes in `sched/api/routes.go` of the original, and
+/// behaves like their handlers. It records each request, and which parts of the request the original could not decode.
+/// While it is not the master, it replies with 200 and an empty body, like the original. When it is dropped, all
+/// connections are closed.
 #[derive(Debug)]
 pub struct Scheduler {
     address: SocketAddr,
@@ -68,7 +68,7 @@ pub struct SchedulerRequest {
     pub headers: HeaderMap,
     pub body: Bytes,
     pub by_master: bool,
-    /// Descriptions of the parts that the original would not have received or decoded.
+    /// Descriptions of the parts of the request that the original scheduler would not have received or decoded.
     pub problems: Vec<String>,
 }
 
@@ -77,23 +77,23 @@ impl SchedulerRequest {
         format!("{} {}", self.method, self.uri)
     }
 
-    /// Returns the body as JSON, or null if it is not JSON.
+    /// Returns the body of the request as JSON, or null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 }
 
-/// A scheduler's certificate and the authority of its clients, as PEM.
+/// The certificate of a scheduler, and the certificate authority of its clients, as PEM.
 #[derive(Clone, Copy, Debug)]
 pub struct SchedulerTls<'a> {
     pub certificate: &'a str,
     pub key: &'a str,
-    /// The authority that must have signed the certificate of every client.
+    /// The certificate authority that must have signed the certificates of all clients.
     pub client_authority: &'a str,
 }
 
 impl Scheduler {
-    /// Listens on a port that the kernel chooses, as the master of the cluster.
+    /// Starts a scheduler on a port that the kernel chooses. It is the master of the cluster.
     pub async fn start(cluster: &MesosCluster) -> Result<Self, Error> {
         Self::serve(cluster, None).await
     }
@@ -140,18 +140,19 @@ impl Scheduler {
         format!("{}://{}", self.scheme, self.address)
     }
 
-    /// Sets whether this scheduler is the master. Requests that have already arrived are answered in the previous role.
+    /// Sets whether this scheduler is the master. The replies to requests that have arrived before do not change.
     pub fn lead(&self, is_master: bool) {
         self.shared.is_master.store(is_master, Ordering::SeqCst);
     }
 
-    /// Returns a function like [`Self::lead`] that does not borrow the scheduler.
+    /// Returns a function that does the same as [`Self::lead`], but does not borrow the scheduler.
     pub fn leading(&self) -> impl Fn(bool) + Send + Sync + use<> {
         let shared = self.shared.clone();
         move |is_master| shared.is_master.store(is_master, Ordering::SeqCst)
     }
 
-    /// Simulates a crash: stops listening and breaks all connections. The recorded requests remain available.
+    /// Simulates a crash of the scheduler: stops listening and breaks all connections. The recorded requests remain
+    /// available.
     pub fn kill(&self) {
         self.task.abort();
     }
@@ -160,7 +161,7 @@ impl Scheduler {
         self.shared.received.borrow().clone()
     }
 
-    /// Returns the problems with all requests so far, each with its request line.
+    /// Returns the problems with all requests so far, each with the request line of its request.
     pub fn problems(&self) -> Vec<String> {
         let of = |received: &SchedulerRequest| {
             let line = received.line();
@@ -179,7 +180,7 @@ impl Scheduler {
         let wait = received.wait_for(|received| received.len() >= count);
         let waited = tokio::time::timeout(NEVER, wait).await;
         match waited {
-            // `self` owns the sender, so the wait cannot fail.
+            // The wait cannot fail, because `self` owns the sender.
             Ok(_) => Ok(()),
             Err(_) => Err(Error::Never {
                 what: format!("request {count} to the scheduler"),
@@ -189,7 +190,7 @@ impl Scheduler {
         }
     }
 
-    /// Delays all replies until the gate is dropped. Requests are still received and executed.
+    /// Delays all replies until the returned gate is dropped. Requests are received and executed meanwhile.
     pub fn hold(&self) -> ReplyGate {
         self.shared.open.send_replace(false);
         ReplyGate::new(&self.shared.open)
@@ -230,7 +231,7 @@ impl SchedulerTls<'_> {
 }
 
 async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router) {
-    // Dropping the set when this task ends closes all connections.
+    // When this task ends, the set is dropped, which closes all connections.
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
@@ -251,7 +252,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router)
 
 async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router) {
     let service = TowerToHyperService::new(router);
-    // A client may close a connection at any point, so errors are ignored.
+    // Errors are ignored, because a client may close its connection at any time.
     let _ = auto::Builder::new(TokioExecutor::new())
         .serve_connection(TokioIo::new(stream), service)
         .await;
@@ -288,9 +289,9 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         }
     };
     shared.received.send_modify(|all| all.push(received));
-    // The scheduler owns the sender, so the wait cannot fail.
+    // The wait cannot fail, because the scheduler owns the sender.
     let _ = shared.open.subscribe().wait_for(|open| *open).await;
-    // The original sets no content type; Go's server detects `text/plain` from the body.
+    // The original sets no content type, so the HTTP server of Go derives `text/plain` from the body.
     let (status, text) = reply;
     (status, [(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
 }

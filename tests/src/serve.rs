@@ -12,8 +12,8 @@ use crate::{
     program::{Finished, finish},
 };
 
-/// Builds the command `admittance serve`. By default, revisions are stored in a temporary directory that is removed
-/// with the program.
+/// Builds the command `admittance serve`. By default, the program stores revisions in a temporary directory, which is
+/// removed when the program ends.
 #[derive(Debug)]
 pub struct Serve {
     command: Command,
@@ -23,7 +23,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Serves this configuration on ports that the kernel chooses.
+    /// Returns a command that serves this configuration on ports that the kernel chooses.
     pub fn new(config: impl AsRef<Path>) -> Result<Self, Error> {
         Ok(Self::with_program(
             &Artifacts::find()?.program("admittance")?,
@@ -31,7 +31,7 @@ impl Serve {
         ))
     }
 
-    /// Starts another build of the program.
+    /// Returns a command that starts another build of the program.
     pub fn with_program(program: &Path, config: &Path) -> Self {
         let mut command = Admittance::command_of(program);
         command
@@ -52,7 +52,7 @@ impl Serve {
         self
     }
 
-    /// Listens on the configured address instead of a port that the kernel chooses.
+    /// Makes the program listen at the configured address, instead of on a port that the kernel chooses.
     pub fn listen_as_configured(mut self) -> Self {
         self.listen = None;
         self
@@ -66,7 +66,7 @@ impl Serve {
         self.arguments([OsStr::new("--store"), directory.as_ref().as_os_str()])
     }
 
-    /// Sets the directory for revisions, which is kept after the program's exit.
+    /// Sets the directory in which the program stores revisions. It is not removed when the program ends.
     pub fn history(mut self, directory: impl AsRef<Path>) -> Self {
         self.history = Some(directory.as_ref().to_owned());
         self
@@ -82,33 +82,33 @@ impl Serve {
         self
     }
 
-    /// Starts the program through a wrapper: its whole command line is appended to these arguments. The wrapper must
-    /// `exec` the program, so that both have the same process ID.
+    /// Starts the program through a wrapper. The program's whole command line is appended to the wrapper's `arguments`.
+    /// The wrapper must `exec` the program, so that both have one process ID.
     pub fn through_wrapper<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.wrapper = arguments.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Starts the program, and waits until it serves.
+    /// Starts the program, and waits until it serves requests.
     pub async fn start(self) -> Result<Admittance, Error> {
         let mut program = self.spawn()?;
         program.until_serving().await?;
         Ok(program)
     }
 
-    /// Starts the program without waiting.
+    /// Starts the program, and does not wait until it serves requests.
     pub fn spawn(self) -> Result<Admittance, Error> {
         let (command, history) = self.command()?;
         Admittance::spawn(command, history)
     }
 
-    /// Runs the program until it exits.
+    /// Starts the program, and waits until it exits.
     pub async fn finish(self) -> Result<Finished, Error> {
         let (command, _history) = self.command()?;
         finish(command).await
     }
 
-    /// Returns the command line, and the temporary directory for revisions if there is one.
+    /// Returns the command line, and the temporary directory for the program's revisions if there is one.
     fn command(self) -> Result<(Command, Option<TempDir>), Error> {
         let Self {
             mut command,

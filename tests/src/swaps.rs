@@ -1,4 +1,4 @@
-//! Swaps the versions of a plugin, or of a chain of plugins, under load.
+//! Replaces the module of a plugin, or of a chain of plugins, while clients send requests.
 
 use std::{
     path::Path,
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::{Error, Load, LoadCounts, Serve, Upstream, Versions, files::write, replace};
 
-/// Repeated changes of a module that every stage of a chain uses.
+/// Replaces a module repeatedly. Every stage of a chain uses this module.
 #[derive(Clone, Copy, Debug)]
 pub struct Swaps {
-    /// The number of versions after the first one.
+    /// The number of versions that follow the first one.
     pub rounds: u32,
     pub stages: usize,
     pub connections: usize,
@@ -20,17 +20,18 @@ pub struct Swaps {
 
 #[derive(Clone, Debug)]
 pub struct Swapped {
-    /// The counts of the clients that created objects during the changes.
+    /// The counts of the clients that sent requests while the module was replaced.
     pub load_counts: LoadCounts,
-    /// The times from renaming a module to the first response of the new version, ascending.
+    /// For each version, the time from the renaming of its module to the first response with this version. The times
+    /// are in ascending order.
     pub latencies: Vec<Duration>,
-    /// The program's resident memory before the first change, under load, in bytes.
+    /// The resident memory of the program before the first replacement, in bytes. It was measured under load.
     pub memory_before: u64,
-    /// The highest resident memory after any change, in bytes.
+    /// The highest resident memory of the program after any replacement, in bytes.
     pub memory_most: u64,
-    /// The resident memory after the last change, under load, in bytes.
+    /// The resident memory of the program after the last replacement, in bytes. It was measured under load.
     pub memory_after: u64,
-    /// `/v1/status` after all clients have stopped.
+    /// The content of `/v1/status` after all clients had stopped.
     pub status: Value,
 }
 
@@ -42,7 +43,7 @@ impl Swapped {
     }
 }
 
-/// The configuration of a BCS driver with a directory of definitions.
+/// The configuration of a driver with a directory of definitions.
 const CONFIG: &str = "
 dialect: { bcs: { cluster: BCS-MESOS-10001 } }
 upstream: { servers: [\"http://127.0.0.1:1\"] }
@@ -51,8 +52,8 @@ store: { directory: store, sizeLimit: 64MiB }
 ";
 
 impl Swaps {
-    /// Changes the module `rounds` times, and calls `progress` after each change with its number and the clients'
-    /// counts.
+    /// Replaces the module `rounds` times. After each time, calls `progress` with its number and the counts of the
+    /// clients.
     pub async fn run(self, mut progress: impl FnMut(u32, &LoadCounts)) -> Result<Swapped, Error> {
         let versions = Versions::find()?;
         let directory = tempfile::tempdir().map_err(Error::io("a directory"))?;
@@ -77,7 +78,7 @@ impl Swaps {
             replace(&module, bytes)?;
             load.until_seen(version).await?;
             latencies.push(started.elapsed());
-            // Every connection has seen the new version, so older ones must be gone.
+            // Every connection has seen the new version, so no older version may handle a request from now on.
             load.retire_versions_before(version);
             memory_most = memory_most.max(program.resident_memory()?);
             progress(version - 1, &load.counts());

@@ -17,8 +17,8 @@ use tokio::{net::TcpListener, sync::watch};
 
 use crate::Error;
 
-/// A fake control plane that records requests. By default, it answers like a BCS scheduler, with the received object in
-/// `data`; see [`ReplyForm`]. It stops when it is dropped.
+/// A fake control plane that records the requests that it gets. By default, it replies like a BCS scheduler, with the
+/// object of the request in `data`; see [`ReplyForm`]. It stops when this value is dropped.
 #[derive(Debug)]
 pub struct Upstream {
     address: SocketAddr,
@@ -29,18 +29,18 @@ pub struct Upstream {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyForm {
-    /// Like a BCS scheduler, with the received object in `data`.
+    /// The reply is like that of a BCS scheduler, with the object of the request in `data`.
     Envelope,
-    /// Like a small JSON API: the object that was last written to the path.
+    /// The reply is like that of a small JSON API: the object that was last written to the path of the request.
     Plain,
 }
 
-/// The handling of request bodies by the upstream.
+/// What the fake control plane does with the bodies of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bodies {
-    /// The upstream records the body, and returns it in `data`.
+    /// The body is recorded, and returned in `data`.
     Recorded,
-    /// The upstream returns the body in `data`.
+    /// The body is returned in `data`, but not recorded.
     Returned,
     Discarded,
 }
@@ -60,12 +60,12 @@ impl Received {
     }
 }
 
-/// Delays replies until it is dropped.
+/// Delays the replies of a fake server until this value is dropped.
 #[derive(Debug)]
 pub struct ReplyGate(watch::Sender<bool>);
 
 impl ReplyGate {
-    /// Returns a gate that sets `open` to true when it is dropped.
+    /// Returns a gate that sets the value in `open` to true when the gate is dropped.
     pub(crate) fn new(open: &watch::Sender<bool>) -> Self {
         Self(open.clone())
     }
@@ -93,18 +93,18 @@ impl Upstream {
         Self::start_with(any_port(), None, Bodies::Recorded, ReplyForm::Envelope).await
     }
 
-    /// Starts like [`start`](Self::start), but records no requests, so that memory stays constant under load.
+    /// Starts like [`start`](Self::start), but records no requests. So its memory stays constant under load.
     pub async fn forgetful() -> Result<Self, Error> {
         Self::start_with(any_port(), None, Bodies::Returned, ReplyForm::Envelope).await
     }
 
-    /// Starts like [`forgetful`](Self::forgetful), but does not return the objects either, so that large objects do not
+    /// Starts like [`forgetful`](Self::forgetful), but does not return the objects of requests. So large objects do not
     /// delay other requests.
     pub async fn discarding() -> Result<Self, Error> {
         Self::start_with(any_port(), None, Bodies::Discarded, ReplyForm::Envelope).await
     }
 
-    /// Listens on a port that the kernel chooses, replies in the given form, and calls `watcher` with each request.
+    /// Starts on a port that the kernel chooses. Replies in the given form, and calls `watcher` with each request.
     pub async fn watched(
         form: ReplyForm,
         watcher: impl Fn(&Received) + Send + 'static,
@@ -154,12 +154,12 @@ impl Upstream {
         format!("http://{}", self.address)
     }
 
-    /// Returns all requests so far, except health checks.
+    /// Returns all requests that have arrived, except health checks.
     pub fn received(&self) -> Vec<Received> {
         self.received.borrow().clone()
     }
 
-    /// Returns the requests whose body names this object.
+    /// Returns the requests that have arrived whose body contains the namespace and name of this object.
     pub fn received_of(&self, namespace: &str, name: &str) -> Vec<Received> {
         let of = |body: &Value| {
             let is = |pointer, expected| body.pointer(pointer).and_then(Value::as_str) == Some(expected);
@@ -173,7 +173,7 @@ impl Upstream {
 
     /// Waits until at least this many requests have arrived.
     pub async fn until_received(&self, count: usize) {
-        // `self` owns the sender, so the wait cannot fail.
+        // The wait cannot fail, because `self` owns the sender.
         let _ = self
             .received
             .subscribe()
@@ -181,7 +181,7 @@ impl Upstream {
             .await;
     }
 
-    /// Delays all replies until the gate is dropped. Requests are still received.
+    /// Delays all replies until the returned gate is dropped. Requests are received meanwhile.
     pub fn close(&self) -> ReplyGate {
         self.gate.send_replace(false);
         ReplyGate::new(&self.gate)
@@ -224,7 +224,7 @@ async fn answer(State(mut shared): State<Shared>, request: Request) -> Response 
     if shared.bodies == Bodies::Recorded {
         shared.received.send_modify(|all| all.push(received));
     }
-    // The upstream owns the sender, so the wait cannot fail.
+    // The wait cannot fail, because the upstream owns the sender.
     let _ = shared.open.wait_for(|open| *open).await;
     match shared.form {
         ReplyForm::Envelope => accepted(&data),
@@ -233,7 +233,7 @@ async fn answer(State(mut shared): State<Shared>, request: Request) -> Response 
     }
 }
 
-/// Replies with the object that was last written to a path.
+/// Replies with the object that the recorded requests have last written to this path.
 fn written(received: &[Received], path: &str) -> Response {
     let mut writes = received.iter().rev().filter(|request| request.uri.path() == path);
     let last = writes.find_map(|request| request.json().ok());
@@ -246,7 +246,7 @@ fn written(received: &[Received], path: &str) -> Response {
     )
 }
 
-/// Reads a body chunk by chunk without keeping it, so that large bodies do not delay other requests.
+/// Reads a body chunk by chunk and drops the chunks, so that large bodies do not delay other requests.
 async fn discard(mut body: Body) -> Response {
     while let Some(frame) = body.frame().await {
         if frame.is_err() {

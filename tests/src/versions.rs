@@ -2,11 +2,11 @@ use std::fs;
 
 use crate::{Artifacts, Error, guest_names::VERSION};
 
-/// Builds of the guest `versioned` that differ only in the six digits of their version. Each has about 170 kB.
+/// Builds of the test guest `versioned`. They differ only in the six digits of their version. Each has about 170 kB.
 #[derive(Clone, Debug)]
 pub struct Versions {
     component: Vec<u8>,
-    /// The offset of the version string in the component.
+    /// The position of the version in the bytes of the component.
     at: usize,
 }
 
@@ -30,12 +30,12 @@ impl Versions {
         }
     }
 
-    /// Returns the version string for this number, which has at most six digits.
+    /// Returns the text of the version with this number. The number has at most six digits.
     pub fn name(number: u32) -> String {
         format!("{PREFIX}{number:06}")
     }
 
-    /// Parses a version string; returns `None` for any other text.
+    /// Returns the number of a version from its text, or `None` if the text is not a version.
     pub fn number(name: &str) -> Option<u32> {
         name.strip_prefix(PREFIX)?.parse().ok()
     }

@@ -1,4 +1,5 @@
-//! The state of a cluster, changed in the same way as by the handlers in the original's `sched/api/api.go`.
+//! The state of a fake Mesos cluster. It changes as the handlers in `sched/api/api.go` of the original scheduler would
+//! change it.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::SchedulerRequest;
 
-/// The state that the schedulers of a cluster share; the original keeps it in ZooKeeper. Clones share the state.
+/// The state that the fake schedulers of a cluster share. Clones share it, too. The original schedulers keep it in
+/// ZooKeeper.
 #[derive(Clone, Debug, Default)]
 pub struct MesosCluster(Arc<Mutex<ClusterState>>);
 
@@ -42,7 +44,7 @@ pub enum Verb {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// The address of the scheduler that handled the write.
+    /// The address of the fake scheduler that handled the write.
     pub by: SocketAddr,
     pub verb: Verb,
     pub to: ObjectKey,
@@ -56,14 +58,14 @@ pub(super) enum RouteEffect {
     Scale(Kind),
     Get(Kind),
     List(Kind),
-    /// Returns an object's `raw_json`, the JSON from which it was created.
+    /// The route returns the JSON from which an object was created: its `raw_json`.
     Define(Kind),
     Versions,
-    /// The route does not change the fake's state.
+    /// The route neither reads nor changes the state of the fake cluster.
     Nothing,
 }
 
-/// A scheduler's error: its code and message.
+/// An error that a scheduler replies: its code and message.
 struct Refused(u32, String);
 
 const DECODE: u32 = 1_405_010;
@@ -84,7 +86,7 @@ impl Kind {
         }
     }
 
-    /// Returns the namespace and the name in a body of this kind.
+    /// Returns the namespace and the name of an object of this kind, from the body of a request.
     fn id(self, body: &Value) -> (String, String) {
         let (namespace, name) = match self {
             Self::Application => ("/RunAs", "/ID"),
@@ -216,7 +218,7 @@ impl ClusterState {
                 let message = "cannot update different kind application";
                 return Err(Refused(COMMON, message.to_owned()));
             }
-            // An update does not change the number of instances.
+            // An update of an application keeps the number of its instances.
             if let (Some(instances), Some(version)) = (current.get("Instances"), object.as_object_mut()) {
                 version.insert("Instances".to_owned(), instances.clone());
             }

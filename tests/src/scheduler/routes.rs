@@ -1,4 +1,4 @@
-//! The routes of the original's scheduler below `/v1`, in the order of its `routes.go`.
+//! The routes of the original scheduler below `/v1`, in the order of its file `routes.go`.
 
 use http::{Method, Uri};
 
@@ -9,18 +9,18 @@ use super::{
     types,
 };
 
-/// A route of the scheduler: its parameters, the type of its body and its effect.
+/// A route of the fake scheduler: its query parameters, the type of its request body, and its effect.
 #[derive(Debug)]
 pub(super) struct Route {
     method: &'static str,
     path: &'static str,
     query: &'static [&'static str],
-    /// The type of the body; `None` if the route has no body.
+    /// The type of the request body; `None` if the route reads no body.
     body: Option<Shape>,
     pub(super) effect: RouteEffect,
 }
 
-/// The route that handles a request, with the parameters in the path.
+/// The route that handles a request, with the values of the parameters in its path.
 pub(super) enum RouteMatch {
     Route(&'static Route, Vec<(&'static str, String)>),
     Nothing,
@@ -46,9 +46,9 @@ const fn body(shape: Shape) -> Option<Shape> {
     Some(shape)
 }
 
-/// A list of agents' settings.
+/// The type of a request body that lists the settings of agents.
 const AGENTS: Shape = Shape::List(&Shape::Object(&[Field("innerIP", must(&Shape::Text))]));
-/// An object whose members are not checked, such as a command or a custom resource.
+/// The type of a request body whose members are not checked, such as a command or a custom resource.
 const ANY: Shape = Shape::Object(&[]);
 
 #[rustfmt::skip]
@@ -143,7 +143,7 @@ fn parameters(pattern: &'static str, path: &str) -> Option<Vec<(&'static str, St
 }
 
 impl Route {
-    /// Returns the problems with a request's query and body.
+    /// Returns the problems with the query and the body of a request for this route.
     pub(super) fn problems(&self, uri: &Uri, body: &[u8]) -> Vec<String> {
         let query = uri.query().unwrap_or_default().split('&');
         let names = query.filter(|pair| !pair.is_empty()).map(|pair| {

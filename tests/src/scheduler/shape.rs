@@ -1,4 +1,4 @@
-//! The types that a scheduler can decode.
+//! The types that the original scheduler can decode from JSON.
 
 use http::{
     HeaderMap,
@@ -6,7 +6,8 @@ use http::{
 };
 use serde_json::Value;
 
-/// The type of a value. As in Go, null is a value of every type; members that are not listed may be anything.
+/// A type of JSON values. As in Go, null is a value of every type, and an object may have members that its type does
+/// not list.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
     Text,
@@ -72,8 +73,8 @@ impl Shape {
     }
 }
 
-/// Returns the problems with a request's headers. The original driver sends `Accept`, `Content-Type` and the headers
-/// that HTTP requires, and forwards no header of its client.
+/// Returns the problems with the headers of a request from a driver. The original driver sends only `Accept`,
+/// `Content-Type` and the headers that HTTP requires. It forwards no header of its client.
 pub(super) fn headers(headers: &HeaderMap, body: &[u8]) -> Vec<String> {
     let mut problems = Vec::new();
     for name in headers.keys() {
@@ -152,7 +153,7 @@ mod tests {
             SHAPE.check("b", &value, &mut problems);
             assert_eq!(problems.join("; "), expected, "{value}");
         }
-        // A body in the client's format lacks the fields of the scheduler's format.
+        // This body has the format for clients, which lacks fields of the format for schedulers.
         let mut problems = Vec::new();
         VERSION.check(
             "b",

@@ -1,5 +1,6 @@
-//! The scheduler's own types, as far as the fake scheduler checks them: `schetypes/application.go`, `deployment.go` and
-//! `daemonset.go` of the original. Their fields have Go's names, and all fields of a `Version` are always present.
+//! The types of the original scheduler's objects, as far as the fake scheduler checks them. They come from its files
+//! `schetypes/application.go`, `deployment.go` and `daemonset.go`. Their fields have the names of the Go fields. All
+//! fields of a `Version` are always present.
 
 use super::shape::{
     Field,
@@ -16,7 +17,7 @@ const METADATA: Shape = Object(&[
     Field("clusterName", may(&Text)),
 ]);
 
-/// An object that is stored unchanged, of which only the metadata is checked.
+/// The type of an object that the scheduler stores unchanged. Only its metadata are checked.
 pub(super) const NAMED: Shape = Object(&[Field("metadata", must(&METADATA))]);
 
 const RESOURCES: Shape = Object(&[
@@ -74,7 +75,7 @@ const POLICIES: [Shape; 2] = [
     ]),
 ];
 
-/// A version of an application or a process. Versions of daemonsets have no `raw_json`.
+/// The type of a version of an application or a process. Versions of daemonsets differ: they have no `raw_json`.
 pub(super) const VERSION: Shape = Object(&[
     Field("ID", must(&Text)),
     Field("Name", must(&Text)),
@@ -103,7 +104,7 @@ pub(super) const DEPLOYMENT_DEF: Shape = Object(&[
     Field("raw_json", must(&Object(&[Field("kind", must(&Text))]))),
 ]);
 
-/// A daemonset, whose metadata are fields of the object itself.
+/// The type of a daemonset. The metadata of daemonsets are fields of the object itself.
 pub(super) const DAEMONSET_DEF: Shape = Object(&[
     Field("name", must(&Text)),
     Field("namespace", must(&Text)),

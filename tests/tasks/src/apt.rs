@@ -1,7 +1,7 @@
 //! Downloads packages of the distribution without installing them.
 //!
-//! The machine's own package lists have no source packages, and may be old or missing. So this module keeps lists of
-//! its own, fetched from the sources in the machine's configuration.
+//! The package lists of the machine contain no source packages, and may be old or missing. So this module has its own
+//! package lists, which it fetches from the sources in the machine's configuration.
 
 use std::{
     env,
@@ -16,18 +16,18 @@ use crate::{
     folders::{at, create_directory, remove_directory},
 };
 
-/// The code name of the only supported distribution.
+/// The code name of the only Debian release that is supported.
 const DISTRIBUTION: &str = "bookworm";
 
-/// apt-get with its own package lists.
+/// The program apt-get with package lists of its own.
 pub(crate) struct Apt {
     directory: PathBuf,
     log: PathBuf,
 }
 
 impl Apt {
-    /// Fetches package lists into `directory`, which also keeps the packages. Error messages begin with `purpose`, such
-    /// as `the browser comes`, and continue with `from the packages`.
+    /// Fetches package lists into `directory`. Downloaded packages are kept there, too. `purpose` is the beginning of
+    /// error messages, such as `the browser comes`, which continue with `from the packages`.
     pub(crate) fn new(directory: &Path, log: PathBuf, purpose: &str) -> Result<Self, Error> {
         let apt = Self {
             directory: directory.to_owned(),
@@ -66,8 +66,8 @@ impl Apt {
         self.directory.join("packages")
     }
 
-    /// Returns an apt-get command that uses only the package lists in `directory`. It changes the machine only if it
-    /// installs packages.
+    /// Returns an apt-get command that uses the package lists in `directory`. It changes the machine only if it is used
+    /// to install packages.
     fn get(&self) -> Command {
         let mut command = Command::new("apt-get");
         let mut option = |name: &str, value: OsString| {
@@ -80,14 +80,14 @@ impl Apt {
         option("Dir::Etc::SourceParts", self.directory.join("sources").into());
         option("Dir::State::Lists", self.lists().into());
         option("Dir::Cache", self.cache().into());
-        // apt must not switch to another user, because only root can do that.
+        // apt must not switch to another user, because only root may do that.
         option("APT::Sandbox::User", "".into());
         command.arg("--quiet").current_dir(self.packages());
         command
     }
 
-    /// Installs the packages of missing programs if this user is root. `programs` are pairs of a program and its
-    /// package. `purpose` is the task that needs the programs.
+    /// Installs the packages of programs that are missing, if this user is root. Each element of `programs` is a
+    /// program and its package. `purpose` names the task that needs them.
     pub(crate) fn require_programs(&self, purpose: &str, programs: &[(&str, &str)]) -> Result<(), Error> {
         let packages: Vec<_> = programs
             .iter()
@@ -128,7 +128,7 @@ impl Apt {
         Ok(())
     }
 
-    /// Downloads a source package and returns its original archive.
+    /// Downloads a source package, and returns the path of the original archive in it.
     pub(crate) fn source_archive(&self, package: &str) -> Result<PathBuf, Error> {
         run_logged(
             self.get().args(["source", "--download-only"]).arg(package),
@@ -137,7 +137,7 @@ impl Apt {
         self.downloaded(&format!("{package}_"), ".orig.tar.gz")
     }
 
-    /// Returns the newest downloaded file with this prefix and suffix.
+    /// Returns the newest file in the directory whose name has this beginning and this end.
     fn downloaded(&self, begin: &str, end: &str) -> Result<PathBuf, Error> {
         let packages = self.packages();
         let mut found: Vec<_> = fs::read_dir(&packages)
@@ -149,7 +149,7 @@ impl Apt {
                 name.starts_with(begin) && name.ends_with(end)
             })
             .collect();
-        // An earlier attempt may have downloaded an older version.
+        // An earlier attempt may have left an older version of the file.
         found.sort_by_key(|entry| entry.metadata().and_then(|metadata| metadata.modified()).ok());
         found.last().map(fs::DirEntry::path).ok_or_else(|| {
             Error::Missing(format!(
@@ -172,7 +172,7 @@ fn is_root() -> bool {
         .is_ok_and(|output| output.stdout == b"0\n")
 }
 
-/// Returns the distribution's entries in the machine's apt sources, with source packages enabled.
+/// Returns the entries for the distribution in the machine's apt sources. Source packages are enabled in them.
 fn machine_sources(purpose: &str) -> Result<Vec<(OsString, String)>, Error> {
     let mut files = Vec::new();
     let [list, parts] = configured_places(purpose)?;
@@ -197,7 +197,7 @@ fn machine_sources(purpose: &str) -> Result<Vec<(OsString, String)>, Error> {
     Ok(sources)
 }
 
-/// Returns the file and the directory in which apt's configuration lists its sources.
+/// Returns the file and the directory in which the configuration of apt expects the lists of sources.
 fn configured_places(purpose: &str) -> Result<[PathBuf; 2], Error> {
     let start = |source| match source {
         source if std::io::Error::kind(&source) == std::io::ErrorKind::NotFound => Error::Missing(format!(
@@ -232,7 +232,7 @@ fn is_of_distribution(suite: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '/']))
 }
 
-/// Enables source packages in a list with one entry per line: `deb [options] uri suite components`.
+/// Enables source packages in a list of apt sources that has one entry per line: `deb [options] uri suite components`.
 fn with_sources_in_lines(text: &str) -> String {
     let mut result = String::new();
     for line in text.lines() {
@@ -258,7 +258,7 @@ fn with_sources_in_lines(text: &str) -> String {
     result
 }
 
-/// Enables source packages in a list with one paragraph of fields per entry (deb822).
+/// Enables source packages in a list of apt sources that has one paragraph of fields per entry (deb822).
 fn with_sources_in_stanzas(text: &str) -> String {
     let mut result = String::new();
     let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();

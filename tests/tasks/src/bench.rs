@@ -28,7 +28,7 @@ pub(crate) struct Bench {
     rest: Vec<OsString>,
 }
 
-/// Compiles the program and runs the benchmarks. Plugins must have been compiled.
+/// Compiles the program and runs the benchmarks. The plugins must have been compiled before.
 pub(crate) fn measure(arguments: &Bench) -> Result<(), Error> {
     let profile = &arguments.profile;
     say("Compiling the driver and the benchmarks (some minutes the first time)");
@@ -56,7 +56,7 @@ pub(crate) fn measure(arguments: &Bench) -> Result<(), Error> {
     run(&mut command)
 }
 
-/// Returns the program of another revision, compiled on first use in a directory of its own.
+/// Returns the path of the program of another revision. It is compiled on first use, in its own directory.
 fn other_build(revision: &str, profile: &str) -> Result<PathBuf, Error> {
     let directory = target_directory().join("compare");
     let (tree, target) = (directory.join("tree"), directory.join("target"));

@@ -1,4 +1,4 @@
-//! The browser for tests of the console: Debian's Chromium and its WebDriver.
+//! Installs the browser with which tests open the console: Debian's Chromium and its WebDriver.
 
 use std::{env, path::PathBuf};
 
@@ -13,7 +13,7 @@ const PROGRAMS: [(&str, &str); 2] = [("chromium", "chromium"), ("chromedriver", 
 /// The environment variable with the path of the WebDriver, which starts the browser.
 pub(crate) const VARIABLE: &str = "ADMITTANCE_TEST_CHROMEDRIVER";
 
-/// Returns the path of the WebDriver. If it or the browser is missing and this user is root, installs them.
+/// Returns the path of the WebDriver. If it or Chromium is missing, installs them if this user is root.
 pub(crate) fn install() -> Result<PathBuf, Error> {
     if let Some(path) = env::var_os(VARIABLE) {
         return Ok(path.into());
@@ -22,7 +22,8 @@ pub(crate) fn install() -> Result<PathBuf, Error> {
     Ok(PathBuf::from("chromedriver"))
 }
 
-/// Installs the packages of missing programs if this user is root. `programs` are pairs of a program and its package.
+/// Installs the packages of programs that are missing, if this user is root. Each element of `programs` is a program
+/// and its package.
 pub(crate) fn require(programs: &[(&str, &str)]) -> Result<(), Error> {
     if programs.iter().all(|(program, _)| is_on_path(program)) {
         return Ok(());

@@ -1,8 +1,8 @@
-//! Builds a Kubernetes API server and the programs that it needs, under `target/kubernetes`.
+//! Builds a Kubernetes API server and the programs that it needs, in `target/kubernetes`.
 //!
 //! etcd and kubectl are unpacked from packages of the distribution. kube-apiserver has no binary package, so it is
-//! compiled from the source package with the distribution's Go. The programs are built once, and again when the recipe
-//! changes.
+//! compiled from its source package with the distribution's Go. All programs are built only once, and again when the
+//! number of the recipe changes.
 
 mod source;
 
@@ -19,47 +19,47 @@ use crate::{
     folders::{at, copy_into, create_directory, lock, remove_directory},
 };
 
-/// The packages to unpack: programs, and the Go compiler.
+/// The packages to unpack: for programs, and for the Go compiler.
 const PACKAGES: [&str; 5] = [
     "etcd-server",
     "kubernetes-client",
     "golang-1.19-go",
     "golang-1.19-src",
-    // The copy of reflect2 in the source package panics if it is compiled with Go 1.18 or later.
+    // A newer reflect2 replaces the copy in the source package, which panics if it is compiled with Go 1.18 or later.
     REFLECT2,
 ];
 
 const REFLECT2: &str = "golang-github-modern-go-reflect2-dev";
 
-/// The source package. Its version, 1.20, is the newest in the distribution.
+/// The source package of Kubernetes. Its version, 1.20, is the newest in the distribution.
 const SOURCE: &str = "kubernetes";
 
 /// The paths of etcd and kubectl in their packages.
 const PROGRAMS: [&str; 2] = ["usr/bin/etcd", "usr/bin/kubectl"];
-/// The program to compile.
+/// The program that is compiled from the source package.
 const API_SERVER: &str = "kube-apiserver";
 
-/// The environment variable that tells tests where the programs are.
+/// The environment variable that tells tests in which directory the built programs are.
 const VARIABLE: &str = "ADMITTANCE_TEST_KUBERNETES";
 
-/// Increment this number when the build steps below change.
+/// The number of the recipe for the build. Increment it when the steps below change.
 const RECIPE: u32 = 1;
 
-/// The directories below `target/kubernetes`.
+/// The directories in `target/kubernetes` that the build uses.
 struct Layout {
     top: PathBuf,
 }
 
 impl Layout {
-    /// Creates the directories. They are not below `CARGO_TARGET_DIR`, because all of Cargo's target directories can
-    /// share them.
+    /// Returns the directories. They are not in `CARGO_TARGET_DIR`, so that all of Cargo's target directories share
+    /// them.
     fn new() -> Self {
         Self {
             top: root().join("target/kubernetes"),
         }
     }
 
-    /// Returns the directory of the built programs and of the recipe.
+    /// Returns the directory with the built programs and the number of the recipe.
     fn programs(&self) -> PathBuf {
         self.top.join("bin")
     }
@@ -72,7 +72,7 @@ impl Layout {
         self.top.join("apt")
     }
 
-    /// Returns the directory of the Kubernetes source and its build output.
+    /// Returns the directory in which the source of Kubernetes is compiled.
     fn source(&self) -> PathBuf {
         self.top.join("source")
     }
@@ -81,7 +81,7 @@ impl Layout {
         self.top.join("home")
     }
 
-    /// Removes the build files, three gigabytes. Continues an interrupted removal.
+    /// Removes what only the build needs, about three gigabytes. Continues a removal that was interrupted.
     fn tidy(&self) -> Result<(), Error> {
         [self.source(), self.home(), self.unpacked(), self.apt()]
             .iter()
@@ -96,7 +96,7 @@ impl Layout {
 /// Runs the conformance tests of definition stores against custom resources in an API server.
 pub(crate) fn try_stores() -> Result<(), Error> {
     say("Testing the store of custom resources with a real API server");
-    // Building the whole workspace gives dependencies the same features as in all other builds.
+    // The whole workspace is selected, so that Cargo builds dependencies with the same features as in other builds.
     run(cargo_command()
         .args(["test", "--workspace", "--test", "stores", "a_real_api_server"])
         .env(VARIABLE, Layout::new().programs()))
@@ -143,18 +143,18 @@ pub(crate) fn install() -> Result<(), Error> {
     ));
     copy_into(&source.compile(API_SERVER)?, &layout.programs())?;
 
-    // The recipe is written last, so it exists only if all steps have succeeded.
+    // The recipe is written after all other steps, so that it exists only if they have succeeded.
     fs::write(&recipe, recipe_text()).map_err(at(&recipe))?;
     layout.tidy()
 }
 
-/// Enables the loopback interface of a new network namespace, with addresses that API servers may publish as their
-/// endpoints.
+/// Enables the loopback interface of a new network namespace. Its addresses include some that API servers may publish
+/// as their endpoints.
 const OWN_NETWORK: &str =
     "ip link set lo up && for number in 1 2; do ip address add 198.18.0.$number/32 dev lo; done";
 
-/// Returns a command that runs a program in a network namespace with only a loopback interface, or without a namespace
-/// if this user may not create one.
+/// Returns a command that runs a program in a network namespace that has only a loopback interface. If this user may
+/// not create a namespace, the command runs the program without one.
 pub(crate) fn in_own_network(program: &Path) -> Command {
     let enter = |then: &str| {
         let mut command = Command::new("unshare");

@@ -11,9 +11,9 @@ use std::{
 pub(crate) enum Error {
     /// A program could not be started.
     Start { program: OsString, source: io::Error },
-    /// A program failed after it printed the reason.
+    /// A program failed, and has printed the reason.
     Status { program: OsString, status: ExitStatus },
-    /// A program failed, and a file has its output.
+    /// A program failed, and its output is in a file.
     Logged {
         program: OsString,
         status: ExitStatus,
@@ -21,12 +21,12 @@ pub(crate) enum Error {
     },
     /// A file or folder could not be read or written.
     File { path: PathBuf, source: io::Error },
-    /// The machine lacks something; the text says what to do.
+    /// The machine lacks something that a task needs. The text says what to do.
     Missing(String),
 }
 
 impl Error {
-    /// Returns the exit code of the failed program, or 1.
+    /// Returns the exit code of the program that failed, or 1.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Status { status, .. } => status
@@ -82,11 +82,11 @@ pub(crate) fn built(profile: &str, name: &str) -> Result<PathBuf, Error> {
     }
 }
 
-/// Returns a command for the Cargo that started this program, and thus for the chosen toolchain, in the repository's
-/// root.
+/// Returns a command for Cargo that runs in the root of the repository. It is the Cargo that started this program, so
+/// it belongs to the chosen toolchain.
 pub(crate) fn cargo_command() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Cargo sets variables for this program. Build scripts would run again if they saw these variables.
+    // Cargo sets variables for this program. They are removed, because build scripts would run again if they saw them.
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
@@ -102,7 +102,7 @@ pub(crate) fn become_built(profile: &str, name: &str, arguments: &[OsString]) ->
     become_program(Command::new(built(profile, name)?).args(arguments))
 }
 
-/// Runs Cargo in the repository's root, with its output on the terminal.
+/// Runs Cargo in the root of the repository, with its output on the terminal.
 pub(crate) fn cargo<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Result<(), Error> {
     run(cargo_command().args(arguments))
 }
@@ -116,7 +116,7 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Error> {
     }
 }
 
-/// Runs a program, waits for it, and appends its output to a file.
+/// Runs a program, waits until it exits, and appends its output to the file `log`.
 pub(crate) fn run_logged(command: &mut Command, log: &Path) -> Result<(), Error> {
     let program = command.get_program().to_owned();
     let file = |source| Error::File {
@@ -146,7 +146,7 @@ pub(crate) fn run_logged(command: &mut Command, log: &Path) -> Result<(), Error>
     }
 }
 
-/// Replaces this process with another program, so that Ctrl-C reaches only the other program.
+/// Replaces this process with another program. So when the user presses Ctrl-C, only that program gets the signal.
 #[cfg(unix)]
 pub(crate) fn become_program(command: &mut Command) -> Result<(), Error> {
     use std::os::unix::process::CommandExt as _;
@@ -158,7 +158,7 @@ pub(crate) fn become_program(command: &mut Command) -> Result<(), Error> {
     })
 }
 
-/// Runs another program as the last step, on systems that cannot replace a process.
+/// Runs another program as the last step, because this system cannot replace a process.
 #[cfg(not(unix))]
 pub(crate) fn become_program(command: &mut Command) -> Result<(), Error> {
     run(command)

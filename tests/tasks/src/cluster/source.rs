@@ -13,7 +13,7 @@ use crate::{
 
 const REFLECT2: &str = "vendor/github.com/modern-go/reflect2";
 
-/// The source's path in the Go workspace that its makefile expects.
+/// The path that the makefile of Kubernetes expects for the source in its Go workspace.
 const IN_WORKSPACE: &str = ".go/src/k8s.io/kubernetes";
 
 pub(super) struct Source {
@@ -25,7 +25,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Unpacks the archive, unless an interrupted build has already done so.
+    /// Unpacks the archive with the source, unless an interrupted build has done so.
     pub(super) fn unpack(&self, archive: &Path, reflect2: &Path) -> Result<(), Error> {
         let done = self.directory.join(".unpacked");
         let origin = archive.display().to_string();
@@ -48,7 +48,7 @@ impl Source {
         fs::write(&done, origin).map_err(at(&done))
     }
 
-    /// Compiles `cmd/{name}` and returns the path of the program.
+    /// Compiles the program in `cmd/{name}`, and returns its path.
     pub(super) fn compile(&self, name: &str) -> Result<PathBuf, Error> {
         create_directory(&self.home)?;
         let workspace = self.directory.join(IN_WORKSPACE);
@@ -74,11 +74,12 @@ impl Source {
             .env("GOCACHE", self.home.join("go-cache"))
             .env("GOFLAGS", "")
             .env("CGO_ENABLED", "0")
-            // Without a version, the makefile would ask Git, which would find the repository around the source.
+            // Without this variable, the makefile would ask Git for the version, and Git would find the repository of
+            // this project around the source.
             .env("KUBE_GIT_VERSION", format!("v{}", self.version))
             .env("KUBE_GIT_TREE_STATE", "archive")
             .env("KUBE_GIT_COMMIT", "archive")
-            // Variables of an outer make must not affect the build.
+            // If an outer make runs this program, its variables must not affect the build.
             .env_remove("MAKEFLAGS")
             .env_remove("MAKELEVEL");
         run_logged(&mut make, &self.log)?;
@@ -93,8 +94,8 @@ impl Source {
     }
 }
 
-/// Parses the version in the name of a source archive, `name_1.20.2.orig.tar.gz`. A package that was reverted to an
-/// older version is named `1.20.5+really1.20.2`.
+/// Returns the version in the name of a source archive, such as `name_1.20.2.orig.tar.gz`. If a package was reverted to
+/// an older version, its version has the form `1.20.5+really1.20.2`.
 pub(super) fn version(archive: &Path) -> Option<String> {
     let name = archive.file_name()?.to_str()?;
     let (_, version) = name.split_once(".orig.")?.0.split_once('_')?;
@@ -104,7 +105,7 @@ pub(super) fn version(archive: &Path) -> Option<String> {
     Some(version.to_owned())
 }
 
-/// Finds a file of this name below a platform's directory, such as `linux/amd64`.
+/// Searches for a file of this name in the directories of platforms, such as `linux/amd64`.
 fn find(platforms: &Path, name: &str) -> Option<PathBuf> {
     let folders = |folder: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
