@@ -19,7 +19,8 @@ pub fn exploding() -> Result<Vec<u8>, Error> {
     compiled(&text)
 }
 
-/// Returns a valid plugin with an additional core module of 28 KiB, whose blocks have a thousand results each.
+/// Returns a valid plugin that is slow to compile. It contains an additional core module of 28 KiB, whose blocks have a
+/// thousand results each.
 pub fn slow() -> Result<Vec<u8>, Error> {
     let values = "i32 ".repeat(1_000);
     with_extra_core_module(&format!(
@@ -28,9 +29,11 @@ pub fn slow() -> Result<Vec<u8>, Error> {
     ))
 }
 
-/// Returns a component that passes the structural checks but takes so long to compile that a limit stops the compiler.
+/// Returns a component that passes the structural checks of the host. It takes so long to compile that a limit stops
+/// the compiler.
 pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
-    // Each function has almost the allowed number of control-flow merges, and the module has almost its allowed total.
+    // Each function has almost the allowed number of control-flow merges, and all functions together have almost the
+    // number that is allowed in a module.
     let function = format!(
         "(func (local {}) {})",
         "i32 ".repeat(2_000),
@@ -40,7 +43,7 @@ pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
 }
 
 /// Returns a Kubewarden policy that makes the host verify a certificate chain with 31 intermediates. Each intermediate
-/// could have signed every other one, and no path leads to the root.
+/// could have signed each of the others, but no path leads to the root.
 pub fn verifying() -> Result<Vec<u8>, Error> {
     let question = question()
         .map_err(|error| Error::Invalid(error.to_string()))?
@@ -53,7 +56,8 @@ pub fn verifying() -> Result<Vec<u8>, Error> {
     let metadata =
         r#"{"protocolVersion": "v1", "mutating": false, "executionMode": "kubewarden-wapc", "rules": []}"#;
     let (operation, length) = ("v1/is_certificate_trusted", question.len());
-    // In memory, the operation is at 0, the strings of the host call are at 64, and its responses are at 1024.
+    // The memory of the policy: the operation is at 0, the strings of the host call are at 64, and the responses to the
+    // call are at 1024.
     compiled(&format!(
         r#"(module (@custom "io.kubewarden.metadata" "{}")
             (import "wapc" "__guest_request" (func $request (param i32 i32)))
@@ -83,7 +87,7 @@ pub fn verifying() -> Result<Vec<u8>, Error> {
     ))
 }
 
-/// Returns the payload of the host call that asks whether a certificate is trusted.
+/// Returns the payload of the host call in which the policy asks whether a certificate is trusted.
 fn question() -> Result<Value, rcgen::Error> {
     let params = |name: &str, is_authority: bool| {
         let mut params = CertificateParams::default();
@@ -112,7 +116,7 @@ fn compiled(text: &str) -> Result<Vec<u8>, Error> {
     wat::parse_str(text).map_err(|error| Error::Invalid(error.to_string()))
 }
 
-/// Appends a core module to a component. It is compiled although the component never instantiates it.
+/// Appends a core module to a component. The host compiles the module although the component never instantiates it.
 fn with_extra_core_module(module: &str) -> Result<Vec<u8>, Error> {
     let plugin = Artifacts::find()?.component("guest-misbehaves")?;
     let mut bytes = std::fs::read(&plugin).map_err(Error::io(plugin.display().to_string()))?;

@@ -1,7 +1,7 @@
-//! The files of a release: an archive, a Debian package, an image, the bill of materials, and checksums.
+//! Writes the files of a release: an archive, a Debian package, an image, the bill of materials, and checksums.
 //!
-//! The files are reproducible: all times in them are the time of the last commit, they name no user, and their entries
-//! are sorted by name.
+//! The files are reproducible: all times in them are the time of the last commit, they contain no names of users, and
+//! their entries are sorted by name.
 
 mod debian;
 mod image;
@@ -36,7 +36,7 @@ pub(crate) struct Dist {
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The program, and the files that it generates.
+/// The files that every package contains: the program, the files that it generates, and others.
 struct Contents {
     machine: Machine,
     program: PathBuf,
@@ -79,7 +79,7 @@ impl Dist {
 }
 
 impl Contents {
-    /// Runs the program to generate its man pages and completions.
+    /// Runs the program to generate its man pages and completions, and returns the content of the packages.
     fn printed_by(program: PathBuf, machine: Machine, staging: &Path) -> Result<Self, Error> {
         let man_pages = staging.join("man");
         run(machine.command(&program).arg("man").arg(&man_pages))?;
@@ -110,7 +110,7 @@ impl Contents {
     }
 }
 
-/// Writes the archive with the program, the stock plugins beside it, and the files to install.
+/// Writes the archive of the release. It contains the program, the stock plugins, and the files to install.
 fn archive(contents: &Contents, staging: &Path, to: &Path) -> Result<PathBuf, Error> {
     let name = format!("admittance-{VERSION}-{}-linux", contents.machine.name());
     let tree = staging.join("archive");
@@ -141,14 +141,14 @@ fn tar_gz(directory: &Path, to: &Path) -> Result<PathBuf, Error> {
     Ok(to.to_owned())
 }
 
-/// Compresses a file in place, without its name and time.
+/// Compresses a file with gzip. The original name and time of the file are left out.
 fn compress(file: &Path) -> Result<(), Error> {
     run(Command::new("gzip")
         .args(["-9", "--no-name", "--force"])
         .arg(file))
 }
 
-/// Packs the files of a directory into an archive that depends only on their content.
+/// Packs the files of a directory into a tar archive. The archive depends only on the names and content of the files.
 fn pack(directory: &Path, to: &Path) -> Result<(), Error> {
     run(tar("--create", directory, to)?.args(["--mode=u+rw,go=rX", "."]))
 }
@@ -165,7 +165,8 @@ fn tar(operation: &str, directory: &Path, archive: &Path) -> Result<Command, Err
     Ok(tar)
 }
 
-/// Returns the time for all packed files: `SOURCE_DATE_EPOCH`, or the time of the last commit.
+/// Returns the time that all packed files get: `SOURCE_DATE_EPOCH`, or without this variable, the time of the last
+/// commit.
 fn time() -> Result<String, Error> {
     if let Ok(time) = env::var("SOURCE_DATE_EPOCH") {
         return Ok(time);
@@ -229,7 +230,7 @@ mod tests {
         remove_directory(&top).expect("it can be removed");
         let archives = ["a", "b"].map(|name| {
             let tree = top.join(name);
-            // The two directories get their files in different orders and with different modes.
+            // The files of the two directories are written in different orders, and have different modes.
             let files = if name == "a" { ["x", "y/z"] } else { ["y/z", "x"] };
             for file in files {
                 write(&tree.join(file), file).expect("it can be written");
@@ -244,7 +245,7 @@ mod tests {
         assert!(archives[0] == archives[1], "the archives differ");
     }
 
-    /// Packages a small program. Returns the paths of the Debian package, the image and the archive.
+    /// Packages a small program for a test. Returns the paths of the Debian package, the image and the archive.
     fn packages(program: PathBuf, machine: &str, staging: &Path) -> [PathBuf; 3] {
         let page = staging.join("man/admittance.1");
         write(&page, "a page").expect("it can be written");

@@ -7,8 +7,8 @@ use std::{
 
 use crate::command::{Error, say};
 
-/// Locks out other processes until the file is dropped. If another process holds the lock, prints so with the lock's
-/// `purpose`, and waits.
+/// Locks a file, so that other processes wait until the returned file is dropped. If another process holds the lock,
+/// waits for it, and prints `purpose`, which says what the process does.
 pub(crate) fn lock(path: &Path, purpose: &str) -> Result<File, Error> {
     let file = File::create(path).map_err(at(path))?;
     match file.try_lock() {

@@ -1,8 +1,8 @@
 //! Compiles the targets of `tests/fuzz` for libFuzzer, and runs them.
 //!
 //! The compiler wrapper `tests/fuzz/rustc` instruments only the crates of this workspace; dependencies are compiled as
-//! for the tests. No sanitizer is used: the stable compiler has none, and no target runs the few lines of unsafe code
-//! in the workspace. Findings are in `target/fuzz`.
+//! for the tests. No sanitizer is used, because the stable compiler has none, and no target runs the few lines of
+//! unsafe code in the workspace. Findings are written to `target/fuzz`.
 
 use std::{
     collections::BTreeSet,
@@ -22,13 +22,14 @@ use crate::{
     folders::{at, create_directory},
 };
 
-/// The timeout of one input in seconds, long enough for a busy machine.
+/// The timeout for each input of a fuzz target, in seconds. It is long enough for a busy machine.
 const TIMEOUT: u32 = 30;
 
-/// The maximum length of generated inputs in bytes: enough for every kind of document, and fast to mutate.
+/// The maximum length of the inputs that are generated, in bytes. It suffices for every kind of document, and such
+/// inputs can be mutated fast.
 const LONGEST: u32 = 8192;
 
-/// The number of output lines to show for a failed target.
+/// The number of output lines that are shown for a fuzz target that failed.
 const SHOWN: usize = 40;
 
 #[derive(Debug, Args)]
@@ -126,7 +127,7 @@ fn build() -> Result<PathBuf, Error> {
     }
     say("Compiling the fuzz targets");
     run(cargo_command()
-        // Building the whole workspace gives dependencies the same features as in the tests.
+        // The whole workspace is selected, so that Cargo builds dependencies with the same features as in the tests.
         .args(["build", "--locked", "--workspace", "--example", "fuzz"])
         .args(["--features", "admittance-fuzz/libfuzzer"])
         .env("RUSTC_WORKSPACE_WRAPPER", root().join("tests/fuzz/rustc")))?;
@@ -139,7 +140,7 @@ fn command(program: &Path, target: &str) -> Command {
     command
 }
 
-/// Runs one target for `seconds`. New inputs are kept for later runs.
+/// Runs one fuzz target for `seconds`. Inputs that it finds are kept for later runs.
 fn fuzz(program: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     let top = root().join("target/fuzz");
     let (found, artifacts) = (
@@ -191,7 +192,8 @@ fn fuzz(program: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     })
 }
 
-/// Summarizes a run: the executed inputs, the inputs that increased coverage, and the memory.
+/// Summarizes the run of a fuzz target: the inputs that were run, the inputs that increased coverage, and the memory
+/// that was used.
 fn summary(said: &str) -> String {
     let number = |name: &str| {
         let line = said.lines().rev().find_map(|line| line.strip_prefix(name));
@@ -205,8 +207,8 @@ fn summary(said: &str) -> String {
     )
 }
 
-/// Returns the corpus' words as a libFuzzer dictionary. Without a sanitizer, libFuzzer cannot see the strings that an
-/// input is compared with.
+/// Returns the words in the corpus of a fuzz target as a dictionary for libFuzzer. It is needed because without a
+/// sanitizer, libFuzzer does not see the strings with which an input is compared.
 fn dictionary(seeds: &Path) -> Result<String, Error> {
     let mut words = BTreeSet::new();
     for entry in fs::read_dir(seeds).map_err(at(seeds))? {

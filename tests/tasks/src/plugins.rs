@@ -1,4 +1,4 @@
-//! Compiles plugins, guests and policies to WebAssembly.
+//! Compiles plugins, and the guests and policies of tests, to WebAssembly.
 
 use std::{
     env,
@@ -16,18 +16,18 @@ use crate::{
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// The plugins of the demo with BCS's API.
+    /// The plugins that the demo with BCS's API uses.
     Demo,
     Plugins,
     /// All stock plugins, and the guests and policies of the tests.
     All,
 }
 
-/// The plugins in the chains of `docs/examples/demo`. The others take longer to compile.
+/// The plugins in the chains of `docs/examples/demo`. The demo needs no other plugins, which take longer to compile.
 const DEMO: [&str; 2] = ["image-policy", "sidecar-injector"];
 
-/// Compiles the packages in `plugins/`, and with [`Selection::All`] also those in `tests/guests/` and the policies in
-/// `tests/policies`. Copies the plugins to `target/plugins/`, where the examples' chains expect them.
+/// Compiles the packages in `plugins/`. With [`Selection::All`], also compiles the packages in `tests/guests/` and the
+/// policies in `tests/policies`. Copies the plugins to `target/plugins/`, where the chains of the examples expect them.
 pub(crate) fn build(selection: Selection) -> Result<(), Error> {
     target::install(TARGET)?;
     let mut plugins = packages(&root().join("plugins"))?;
@@ -53,11 +53,11 @@ pub(crate) fn build(selection: Selection) -> Result<(), Error> {
         build_policies()?;
     }
 
-    // The examples' chains refer to this directory, so it does not depend on `CARGO_TARGET_DIR`.
+    // The directory does not depend on `CARGO_TARGET_DIR`, because the chains of the examples refer to it.
     copy_all(&plugins, &root().join("target/plugins"))
 }
 
-/// Compiles the stock plugins. Returns a directory with their compressed form, which releases contain.
+/// Compiles the stock plugins. Returns a directory with the plugins in compressed form, which releases contain.
 pub(crate) fn compressed() -> Result<PathBuf, Error> {
     build(Selection::Plugins)?;
     let directory = target_directory().join("stock");
@@ -70,7 +70,7 @@ pub(crate) fn compressed() -> Result<PathBuf, Error> {
         run(gzip
             .args(["-9", "--no-name", "--force"])
             .arg(packed.join(plugin.artifact())))?;
-        // An unchanged file is not written again, because Cargo would then compile the program again.
+        // A file that has not changed is not written again. If it were, Cargo would compile the program again.
         let file = format!("{}.gz", plugin.artifact());
         copy(&packed.join(&file), &directory.join(&file))?;
     }
@@ -90,7 +90,7 @@ fn copy_all(plugins: &[Package], to: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Compiles the policies, a separate workspace, into the same target directory.
+/// Compiles the policies of the tests into the target directory of the plugins, although they are a separate workspace.
 fn build_policies() -> Result<(), Error> {
     target::install(OF_POLICIES)?;
     let mut arguments: Vec<OsString> = [
@@ -113,7 +113,7 @@ fn build_policies() -> Result<(), Error> {
     cargo(arguments)
 }
 
-/// Runs the cases in the plugins' directories `tests`.
+/// Runs the test cases in the directory `tests` of each plugin.
 pub(crate) fn test() -> Result<(), Error> {
     let folder = root().join("plugins");
     for plugin in packages(&folder)? {
@@ -132,15 +132,15 @@ pub(crate) fn test() -> Result<(), Error> {
             .arg("--cases")
             .arg(&cases)
             .arg("--store")
-            // All cases share a store of compiled modules.
+            // All test cases share a store of compiled modules, so that each plugin is compiled only once.
             .arg(target_directory().join("tmp/compiled"));
         run(&mut command)?;
     }
     Ok(())
 }
 
-/// Returns a Cargo option that removes this machine's paths from the panic messages in plugins. It extends the flags in
-/// `.cargo/config.toml`.
+/// Returns an option for Cargo that removes the paths of this machine from the panic messages in plugins. The option
+/// extends the flags in `.cargo/config.toml`.
 fn without_paths_of_this_machine(target: &str) -> String {
     let registry = env::var_os("CARGO_HOME")
         .map(PathBuf::from)
@@ -163,13 +163,13 @@ struct Package {
 }
 
 impl Package {
-    /// Returns the file name that Cargo gives to the component.
+    /// Returns the file name that Cargo gives to the component of this package.
     fn artifact(&self) -> String {
         format!("{}.wasm", self.name.replace('-', "_"))
     }
 }
 
-/// Returns the packages in the subdirectories of a directory, sorted by name.
+/// Returns the packages in the subdirectories of `folder`, sorted by name.
 fn packages(folder: &Path) -> Result<Vec<Package>, Error> {
     let at = |path: PathBuf| move |source| Error::File { path, source };
     let mut packages = Vec::new();
@@ -187,7 +187,7 @@ fn packages(folder: &Path) -> Result<Vec<Package>, Error> {
     Ok(packages)
 }
 
-/// Returns the package's name in a manifest. It is in the first line with the key `name`, as in all manifests here.
+/// Returns the name of a package from its manifest: the value in the first line with the key `name`.
 fn name(manifest: &str) -> Option<String> {
     let value = manifest
         .lines()
@@ -195,7 +195,7 @@ fn name(manifest: &str) -> Option<String> {
     Some(value.trim().trim_matches('"').to_owned())
 }
 
-/// Copies a file unless the copy is up to date, so that a program which watches the copy sees only real changes.
+/// Copies a file unless the copy is equal to it. So a program that watches the copy sees only real changes.
 fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     let content = fs::read(from).map_err(|source| Error::File {
         path: from.to_owned(),

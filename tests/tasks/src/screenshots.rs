@@ -8,13 +8,14 @@ use crate::{
     folders::at,
 };
 
-/// Pictures of the tests belong to the manual if their names have this prefix and this suffix.
+/// The beginning and the end of the names of those pictures that belong to the manual. The tests write more pictures.
 const PICTURES: (&str, &str) = ("manual-", "-light.png");
 
-/// The program that reduces pictures to 256 colours and a third of their size, with its package.
+/// The program that reduces pictures to 256 colours and so to a third of their size, with its package.
 const SMALLER: (&str, &str) = ("pngquant", "pngquant");
 
-/// Opens every page in Chromium, and copies the pictures to docs/console. The program must have been compiled.
+/// Opens every page of the console in Chromium, and copies the pictures to docs/console. The program must have been
+/// compiled before.
 pub(crate) fn renew() -> Result<(), Error> {
     say("Opening the pages of the console");
     let mut test = cargo_command();

@@ -9,15 +9,15 @@ use std::{
 
 use crate::command::{Error, cargo_command, say};
 
-/// The totals of all test binaries.
+/// The total numbers of tests in all test binaries, by their result.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Count {
     passed: u64,
     failed: u64,
 }
 
-/// Runs the tests of the whole workspace, and continues after failures. `rest` are arguments of `cargo test`; `servers`
-/// are environment variables with the paths of programs for tests.
+/// Runs the tests of the whole workspace. Continues after failures. `rest` contains arguments of `cargo test`.
+/// `servers` contains environment variables with the paths of programs that tests run.
 pub(crate) fn run(
     rest: impl IntoIterator<Item = OsString>,
     servers: impl IntoIterator<Item = (&'static str, PathBuf)>,
@@ -41,7 +41,7 @@ pub(crate) fn run(
         let mut screen = std::io::stdout().lock();
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             count.add(&line);
-            // The tests continue even if the terminal is closed.
+            // An error is ignored, so that the tests continue although the terminal may be closed.
             let _ = writeln!(screen, "{line}");
         }
     }
@@ -55,7 +55,7 @@ pub(crate) fn run(
 }
 
 impl Count {
-    /// Adds the numbers of a summary line: `test result: ok. 3 passed; 0 failed; ...`.
+    /// Adds the numbers in a line that summarizes a test binary: `test result: ok. 3 passed; 0 failed; ...`.
     fn add(&mut self, line: &str) {
         let Some((_, numbers)) = line
             .strip_prefix("test result: ")

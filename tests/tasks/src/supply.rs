@@ -1,4 +1,4 @@
-//! Security of the supply chain: advisories about dependencies, the bill of materials, and releases.
+//! Secures the supply chain: checks dependencies for advisories, and writes the bill of materials and releases.
 
 use std::{
     ffi::OsString,
@@ -34,10 +34,10 @@ const AUDITABLE: Tool = Tool {
 /// The repository of the RustSec advisories.
 const DATABASE: &str = "https://github.com/RustSec/advisory-db";
 
-/// The section of a program with the list of dependencies that `cargo auditable` writes.
+/// The section of a program in which `cargo auditable` writes the list of dependencies.
 const SECTION: &[u8] = b".dep-v0";
 
-/// Checks the dependencies against the RustSec advisories. `rest` are further arguments of `cargo deny check`.
+/// Checks the dependencies for RustSec advisories. `rest` contains further arguments of `cargo deny check`.
 pub(crate) fn audit(if_reachable: bool, rest: &[OsString]) -> Result<(), Error> {
     let is_offline = rest.iter().any(|argument| argument == "--disable-fetch");
     if !is_offline && !is_reachable(DATABASE) {
@@ -51,7 +51,7 @@ pub(crate) fn audit(if_reachable: bool, rest: &[OsString]) -> Result<(), Error> 
         .current_dir(root()))
 }
 
-/// Fails because the advisories cannot be fetched. If `is_optional`, only prints this.
+/// Returns an error that the advisories cannot be fetched. If `is_optional`, prints it instead.
 fn unreachable(database: &str, is_optional: bool) -> Result<(), Error> {
     let missing = format!("the advisories cannot be fetched: {database} is unreachable");
     if is_optional {
@@ -89,7 +89,7 @@ pub(crate) fn sbom() -> Result<PathBuf, Error> {
         .current_dir(root()))?;
     let to = root().join("target/sbom").join(format!("{made}.json"));
     create_directory(&root().join("target/sbom"))?;
-    // The tool writes a bill of materials for every package of the workspace, beside the package's manifest.
+    // The tool writes a bill of materials for every package of the workspace, next to the manifest of the package.
     let mut members = vec![root()];
     while let Some(folder) = members.pop() {
         take(&folder, &format!("{made}.json"), &package, &to, &mut members)?;
@@ -98,7 +98,8 @@ pub(crate) fn sbom() -> Result<PathBuf, Error> {
     Ok(to)
 }
 
-/// Moves the bill of materials of one package to its destination, and removes the others.
+/// Moves the bill of materials in `folder` to `to` if the folder is that of `package`, and removes it otherwise. Adds
+/// the subdirectories to `folders`.
 fn take(
     folder: &Path,
     name: &str,
@@ -122,9 +123,9 @@ fn take(
     Ok(())
 }
 
-/// Compiles a release of the program, and returns its path. The program contains the stock plugins from `plugins`, a
-/// directory with their compressed form, and the list of its dependencies, which `cargo audit bin` and image scanners
-/// read. Its bill of materials is written beside it.
+/// Compiles a release of the program, and returns its path. The program contains the stock plugins, whose compressed
+/// form is in the directory `plugins`. It also contains the list of its dependencies, which `cargo audit bin` and image
+/// scanners read. The bill of materials is written next to the program.
 pub(crate) fn release(plugins: &Path, machine: &Machine) -> Result<PathBuf, Error> {
     let auditable = AUDITABLE.install()?;
     say("Compiling a release of the program (some minutes the first time)");
@@ -168,8 +169,8 @@ pub(crate) fn release(plugins: &Path, machine: &Machine) -> Result<PathBuf, Erro
                 path.display()
             )));
         }
-        // On another architecture, the plugins are not loaded: the program runs in the emulator, but the compiler that
-        // it starts would not.
+        // For another architecture, this check is left out: the program would run in the emulator, but the compiler
+        // that it starts would not.
         if machine.target().is_none() {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             loads(&program, &name.replace(".wasm.gz", "").replace('_', "-"))?;
@@ -180,12 +181,12 @@ pub(crate) fn release(plugins: &Path, machine: &Machine) -> Result<PathBuf, Erro
     Ok(program)
 }
 
-/// Fails if the program cannot load its own copy of this stock plugin.
+/// Returns an error if the program cannot load the copy of this stock plugin that it contains.
 fn loads(program: &Path, plugin: &str) -> Result<(), Error> {
     run(Command::new(program)
         .arg("inspect")
         .arg(format!("stock:{plugin}"))
-        // The program has to use its own copy, because this directory does not exist.
+        // This directory does not exist, so the program has to use the plugin that it contains.
         .env("ADMITTANCE_PLUGINS", "/nonexistent")
         .stdout(Stdio::null()))
 }

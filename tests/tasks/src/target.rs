@@ -10,7 +10,7 @@ use crate::command::{Error, root, run, say};
 pub(crate) const TARGET: &str = "wasm32-wasip2";
 pub(crate) const OF_POLICIES: &str = "wasm32-wasip1";
 
-/// Installs a target with rustup, unless it is already installed.
+/// Installs a compilation target with rustup, unless it is installed.
 pub(crate) fn install(target: &str) -> Result<(), Error> {
     if is_installed(target) {
         return Ok(());
@@ -38,6 +38,6 @@ fn is_installed(target: &str) -> bool {
         .ok()
         .filter(|output| output.status.success())
         .and_then(|output| String::from_utf8(output.stdout).ok())
-        // The compiler prints the directory even if it does not exist.
+        // It is checked whether the directory exists, because the compiler prints its path in any case.
         .is_some_and(|directory| Path::new(directory.trim()).is_dir())
 }

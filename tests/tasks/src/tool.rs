@@ -1,4 +1,5 @@
-//! Programs from crates.io that most contributors do not need. Each is compiled on first use.
+//! Programs from crates.io that most contributors do not need. Each program is compiled when it is used for the first
+//! time.
 
 use std::path::PathBuf;
 
@@ -7,12 +8,12 @@ use crate::command::{Error, cargo_command, root, run, say};
 pub(crate) struct Tool {
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
-    /// The Cargo option that selects features instead of the default ones.
+    /// An option of Cargo that selects the features of the program; `None` for the default features.
     pub(crate) features: Option<&'static str>,
 }
 
 impl Tool {
-    /// Returns the path of the program, and compiles it if it is missing.
+    /// Returns the path of the program. If it is missing, compiles it first.
     pub(crate) fn install(&self) -> Result<PathBuf, Error> {
         let top = root()
             .join("target/tools")

