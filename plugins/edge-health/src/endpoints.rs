@@ -1,4 +1,4 @@
-//! Endpoints: the ready and not ready addresses of a Service's Pods.
+//! Changes Endpoints, which list the ready and the not ready addresses of a Service's Pods.
 
 use admittance_sdk::Text;
 use admittance_sdk::prelude::*;
@@ -26,7 +26,8 @@ struct Address<'a> {
     node_name: Option<Text<'a>>,
 }
 
-/// Moves unready addresses on [nodes presumed reachable](crate::node::Reachability) behind the ready addresses.
+/// Moves the unready addresses on [nodes that are presumed reachable](crate::node::Reachability) to the end of the
+/// ready addresses.
 pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<Patch, Error> {
     let mut patch = Patch::new();
     let subsets = request
@@ -66,7 +67,7 @@ fn move_addresses<'r>(
     patch.ensure_array(&to, subset.addresses.is_some());
     let end = to.with_trailing_token("-");
     for (moved, at) in reachable.into_iter().enumerate() {
-        // Each move shifts the following elements by one.
+        // Each earlier move has shifted the elements after it by one, so the number of moves is subtracted.
         patch.move_to(from.with_trailing_token(at - moved), &end);
     }
     if all {

@@ -1,4 +1,5 @@
-//! Decides which nodes count as healthy although the control plane has lost contact, and removes their taints.
+//! Decides which nodes count as healthy although the control plane has lost contact with them, and removes their
+//! taints.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use admittance_sdk::serde::de::IgnoredAny;
 
 use crate::List;
 
-/// The annotation of unhealthy nodes. Its value does not matter.
+/// The annotation with which unhealthy nodes are marked. It may have any value.
 const UNHEALTHY: &str = "nodeunhealth";
 
 /// The taint with which Kubernetes evicts the Pods of an unreachable node.
@@ -51,13 +52,13 @@ struct Condition {
 /// Decides which nodes are presumed reachable although the control plane has lost contact with them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reachability {
-    /// Whether to ignore the annotation [`UNHEALTHY`].
+    /// Whether nodes with the annotation [`UNHEALTHY`] are presumed reachable too.
     pub(crate) always_reachable: bool,
 }
 
 impl Reachability {
     /// Returns whether the node counts as reachable although the control plane has lost contact with it. A node with
-    /// the annotation [`UNHEALTHY`] counts only if that annotation is ignored.
+    /// the annotation [`UNHEALTHY`] counts only with `always_reachable`.
     pub(crate) fn is_presumed_reachable(self, node: &Node) -> bool {
         node.is_unknown() && (self.always_reachable || !node.is_marked_unhealthy())
     }
@@ -107,7 +108,7 @@ pub(crate) fn patch(request: &Request, reachability: Reachability) -> Result<Pat
     if !evicting.is_empty() && evicting.len() == taints.len() {
         patch.remove(pointer!["spec", "taints"]);
     } else {
-        // The taints are removed from last to first, so that the indexes of the remaining taints do not change.
+        // The last taint is removed first, so that the indexes of the taints before it do not change.
         for index in evicting.into_iter().rev() {
             patch.remove(pointer!["spec", "taints", index]);
         }

@@ -5,7 +5,7 @@ use admittance_sdk::{Text, cluster};
 
 use crate::node::{Node, Reachability};
 
-/// Returns the Node of this name, if it exists.
+/// A function that returns the Node of this name, or `None` if it does not exist.
 type NodeLookup<'r> = Box<dyn FnMut(&str) -> Result<Option<Node>, cluster::Error> + 'r>;
 
 /// The nodes that a request needs, each of which is looked up once.
@@ -16,7 +16,7 @@ pub(crate) struct Nodes<'r> {
 }
 
 impl<'r> Nodes<'r> {
-    /// Returns an empty cache; `look_up` is called once per node.
+    /// Returns an empty cache. `look_up` is called once for each node that is needed.
     pub(crate) fn new(
         reachability: Reachability,
         look_up: impl FnMut(&str) -> Result<Option<Node>, cluster::Error> + 'r,
@@ -33,7 +33,8 @@ impl<'r> Nodes<'r> {
         Self::new(reachability, |name| cluster::get("v1", "Node", None, name))
     }
 
-    /// Returns whether this node is presumed reachable; false without a name, or if the node does not exist.
+    /// Returns whether the node of this name is presumed reachable. Without a name, or if the node does not exist,
+    /// returns false.
     pub(crate) fn is_presumed_reachable(&mut self, name: Option<&Text<'r>>) -> Result<bool, Error> {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             return Ok(false);

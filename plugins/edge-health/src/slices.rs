@@ -1,4 +1,4 @@
-//! EndpointSlices: the endpoints of a Service, each with its own conditions.
+//! Changes EndpointSlices, which list the endpoints of a Service, each with its own conditions.
 
 use admittance_sdk::Text;
 use admittance_sdk::prelude::*;
@@ -17,12 +17,12 @@ struct Endpoint<'a> {
     conditions: Option<Conditions>,
     #[serde(borrow)]
     node_name: Option<Text<'a>>,
-    /// In `v1beta1`, contains the name of the node if `nodeName` is absent. `v1` does not have this field.
+    /// Contains the name of the endpoint's node in `v1beta1` if `nodeName` is absent. `v1` does not have this field.
     #[serde(borrow)]
     topology: Option<Topology<'a>>,
 }
 
-/// The conditions of an endpoint. An absent condition is unknown, which consumers treat as ready.
+/// The conditions of an endpoint in a slice. Consumers treat an endpoint without the condition `ready` as ready.
 #[view]
 #[derive(Clone, Copy)]
 struct Conditions {
@@ -33,12 +33,12 @@ struct Conditions {
 
 #[view]
 struct Topology<'a> {
-    /// The name of the node, set by the control plane.
+    /// The name of the endpoint's node, which the control plane sets.
     #[serde(borrow, rename = "kubernetes.io/hostname")]
     hostname: Option<Text<'a>>,
 }
 
-/// Marks the endpoints on nodes that are presumed reachable as ready.
+/// Marks endpoints as ready if their nodes are presumed reachable.
 pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<Patch, Error> {
     let mut patch = Patch::new();
     let has_topology = request.kind().version == "v1beta1";
@@ -61,7 +61,7 @@ pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<P
         }
         let at = pointer!["endpoints", index, "conditions"];
         patch.replace(at.with_trailing_token("ready"), &true)?;
-        // An endpoint that is not terminating must be serving if and only if it is ready.
+        // The endpoint is not terminating and is now ready, so Kubernetes requires that it is serving.
         if conditions.serving == Some(false) {
             patch.replace(at.with_trailing_token("serving"), &true)?;
         }
@@ -70,7 +70,7 @@ pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<P
 }
 
 impl Conditions {
-    /// Returns whether the endpoint is neither ready nor terminating: terminating endpoints get no new connections.
+    /// Returns whether the endpoint is not ready, but may get new connections because it is not terminating.
     fn can_become_ready(&self) -> bool {
         self.ready == Some(false) && self.terminating != Some(true)
     }

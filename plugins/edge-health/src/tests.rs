@@ -1,5 +1,5 @@
-//! Tests how the plugin changes Nodes, Endpoints and EndpointSlices. The expected results follow the rules of
-//! `pkg/edge-health-admission` in `superedge/superedge`, without its bugs with several addresses.
+//! Tests how the plugin changes Nodes, Endpoints and EndpointSlices. The expected results follow
+//! `pkg/edge-health-admission` in `superedge/superedge`, without its bugs for objects with several addresses.
 
 mod endpoints;
 mod node;
@@ -41,7 +41,7 @@ fn nodes() -> [Value; 5] {
     ]
 }
 
-/// Returns the outcome of a request with the [`nodes`]. A second run on the result must not change it.
+/// Returns the outcome of a request in a cluster with the [`nodes`]. A second run on the result must change nothing.
 fn judged(settings: &Value, request: RequestBuilder) -> Outcome {
     let plugin = plugin(settings);
     testing::with_cluster(nodes(), || {
@@ -107,7 +107,7 @@ fn wrong_settings_are_reported() {
     }
 }
 
-/// The control plane, which this test does not provide, is not called for requests that need no node.
+/// The test provides no control plane, so a request that needs a node fails, and a request that needs none succeeds.
 #[test]
 fn the_control_plane_is_queried_only_if_the_outcome_depends_on_it() {
     let endpoints = |subset: Value| json!({"apiVersion": "v1", "kind": "Endpoints", "subsets": [subset]});

@@ -128,7 +128,7 @@ impl Plugin for ImagePolicy {
     }
 
     fn warm_up(&self, sample: &Request) {
-        // This call makes the heap as large as later calls need it.
+        // The result is not needed. The call makes the heap as large as later calls need it.
         let _ = self.admit(sample);
     }
 }
@@ -168,7 +168,7 @@ impl ImagePolicy {
             None => self.broken(&written),
             Some(text) => match Reference::parse(text) {
                 Ok(reference) => self.broken(&reference),
-                // Both parts are valid, so the only possible error is that together they are too long.
+                // Prefix and rest are valid, so the rewritten reference can only be too long.
                 Err(why) => Some(format!(
                     "cannot be used: {why}; shorten the name, or change `rewrites`"
                 )),
@@ -224,19 +224,19 @@ impl ImagePolicy {
     }
 }
 
-/// An image, and its path in the pod spec.
+/// An image in a pod spec, and its path there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Image<'a> {
     place: Place,
     index: usize,
-    /// The name of the container or volume.
+    /// The name of the container or volume that has the image.
     name: Option<&'a str>,
     reference: &'a str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// A list of containers, by name.
+    /// The name of a list of containers in the pod spec.
     Containers(&'static str),
     Volumes,
 }
@@ -296,7 +296,7 @@ fn images<'t>(template: &'t PodTemplate<'_>) -> impl Iterator<Item = Image<'t>> 
     containers.chain(volumes)
 }
 
-/// Returns whether the old object has this image in a container of the same name, in the same list.
+/// Returns whether the object before the update has this image in a container of the same name, in the same list.
 fn has(old: &Workload<'_>, image: &Image<'_>) -> bool {
     old.templates().iter().flat_map(images).any(|other| {
         Image {
@@ -306,7 +306,8 @@ fn has(old: &Workload<'_>, image: &Image<'_>) -> bool {
     })
 }
 
-/// Returns whether the stored object is being deleted. The new object does not count, because the client controls it.
+/// Returns whether the stored object is being deleted. The object in the request is not looked at, because the client
+/// controls it.
 #[cold]
 fn is_being_deleted(request: &Request) -> Result<bool, Error> {
     #[view]

@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// The registry of a reference without one.
+/// The registry of images whose reference contains no registry.
 const DEFAULT_REGISTRY: &str = "docker.io";
 
 /// The maximum length of registry and path together, in bytes.
 const NAME_LIMIT: usize = 255;
 
-/// A complete reference: with its registry, and with `library/` for official images of Docker Hub.
+/// A reference in its complete form, with its registry and, for official images of Docker Hub, with `library/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reference<'a> {
     registry: &'a str,
@@ -20,7 +20,7 @@ pub(crate) struct Reference<'a> {
     digest: Option<&'a str>,
 }
 
-/// The reasons why a string is not a valid reference.
+/// Why a text is not a valid reference to an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReferenceError {
     Empty,
@@ -61,7 +61,7 @@ impl<'a> Reference<'a> {
         if digest.is_some_and(|digest| !is_digest(digest)) {
             return Err(ReferenceError::Digest);
         }
-        // A colon after the last slash starts a tag; a colon before it starts a port.
+        // A colon after the last slash starts a tag. A colon before the last slash starts a port.
         let (name, tag) = match rest.rsplit_once(':') {
             Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
             _ => (rest, None),
@@ -105,7 +105,8 @@ impl<'a> Reference<'a> {
         self.digest.is_some()
     }
 
-    /// Returns whether the reference is under a prefix. Registries are case-insensitive, like host names.
+    /// Returns whether the reference is under a prefix. Upper and lower case of registries do not matter, as in host
+    /// names.
     pub(crate) fn has_prefix(&self, prefix: &Prefix) -> bool {
         self.registry.eq_ignore_ascii_case(&prefix.registry) && self.below(prefix).is_some()
     }
@@ -120,7 +121,7 @@ impl<'a> Reference<'a> {
         host.eq_ignore_ascii_case(&prefix.registry) && self.below(prefix).is_some()
     }
 
-    /// Returns the reference with `from` replaced by `to`, if it is under `from`.
+    /// If the reference is under `from`, returns it with `to` in place of `from`.
     pub(crate) fn rewritten(&self, from: &Prefix, to: &Prefix) -> Option<String> {
         if !self.has_prefix(from) {
             return None;
@@ -150,7 +151,8 @@ impl<'a> Reference<'a> {
         Some(text)
     }
 
-    /// Returns the part of the path after the prefix, if the prefix ends where a component of the path ends.
+    /// Returns the part of the path after the prefix; `None` if the prefix does not match, or if it ends within a
+    /// component of the path.
     fn below(&self, prefix: &Prefix) -> Option<&str> {
         if prefix.path.is_empty() {
             return Some(&self.path);
@@ -183,7 +185,7 @@ pub(crate) struct Prefix {
 impl Prefix {
     /// Parses a prefix, which must have a registry. Ignores a trailing slash.
     ///
-    /// # Errors Returns the reason, as the rest of a sentence whose subject is the text.
+    /// # Errors Returns the reason why the text is invalid, as the rest of a sentence whose subject is the text.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.strip_suffix('/').unwrap_or(text);
         if text.contains("://") {
@@ -207,7 +209,7 @@ impl Prefix {
         })
     }
 
-    /// Returns whether everything under `other` is under this prefix too.
+    /// Returns whether all references under the prefix `other` are under this prefix too.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         self.registry.eq_ignore_ascii_case(&other.registry)
             && (self.path.is_empty()
@@ -217,7 +219,7 @@ impl Prefix {
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
     }
 
-    /// Returns the length of the prefix. If several prefixes match, the longest one is used.
+    /// Returns the length of the prefix, because the longest of several matching prefixes is used.
     pub(crate) fn specificity(&self) -> usize {
         self.path.len()
     }
@@ -238,7 +240,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Returns the canonical name of a registry, because Docker Hub also has an older name.
+/// Returns the canonical name of a registry. It differs for Docker Hub's older name.
 fn canonical(registry: &str) -> &str {
     if registry.eq_ignore_ascii_case("index.docker.io") || registry.eq_ignore_ascii_case(DEFAULT_REGISTRY) {
         DEFAULT_REGISTRY
@@ -305,7 +307,7 @@ fn is_path_component(component: &str) -> bool {
             })
 }
 
-/// Returns whether a text is not a name but the identifier of a local image: 64 hexadecimal digits.
+/// Returns whether a name is the identifier of a local image, which consists of 64 hexadecimal digits.
 fn is_identifier(name: &str) -> bool {
     name.len() == 64
         && name
@@ -322,7 +324,8 @@ fn is_tag(tag: &str) -> bool {
             .all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
 }
 
-/// Returns whether a string is a digest: an algorithm with its number of digits (32 or more if it is unknown).
+/// Returns whether a text is a digest: an algorithm, and the number of digits that the algorithm has (or at least 32 if
+/// it is unknown).
 fn is_digest(digest: &str) -> bool {
     let Some((algorithm, value)) = digest.split_once(':') else {
         return false;

@@ -1,4 +1,4 @@
-//! The settings, and their parsed form.
+//! The settings of the plugin, and their parsed form.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub(crate) struct Rewrite {
     pub(crate) to: Prefix,
 }
 
-/// Returns the rewrites, the longest first.
+/// Parses the rewrites, and sorts them so that the longest prefixes come first.
 pub(crate) fn rewrites(rewrites: &BTreeMap<String, String>, errors: &mut SettingsErrors) -> Vec<Rewrite> {
     let mut read = Vec::new();
     for (from, to) in rewrites {
@@ -54,7 +54,7 @@ pub(crate) fn rewrites(rewrites: &BTreeMap<String, String>, errors: &mut Setting
         }
     }
     for (key, rewrite) in &read {
-        // The plugin must be idempotent: another run on its result must not change the result.
+        // A second run of the plugin must not change its own result, so no result of a rewrite may be rewritten.
         if let Some((other, _)) = read.iter().find(|(_, other)| other.from.covers(&rewrite.to)) {
             errors.push(
                 pointer!["rewrites", *key],

@@ -14,7 +14,7 @@ fn pod(image: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": image}]}})
 }
 
-/// Each row tests one rule: an image, and the rewritten image or a part of the refusal.
+/// Each row tests one rule with an image. It contains the expected rewritten image, or a part of the expected refusal.
 #[test]
 fn each_rule_rewrites_or_refuses_an_image() {
     let pinned = format!("nginx:1@{SHA}");

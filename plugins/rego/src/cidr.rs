@@ -1,17 +1,17 @@
-//! OPA's functions for networks that regorus lacks. If an argument is not a network, the call is undefined.
+//! OPA's functions for networks, which regorus lacks. If an argument is not a network, the call is undefined.
 
 use std::{collections::BTreeSet, net::Ipv4Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 use regorus::Value;
 
-/// Implements `net.cidr_intersects`: whether two networks have an address in common.
+/// Implements `net.cidr_intersects`: returns whether two networks have an address in common.
 pub(crate) fn intersects(one: &str, other: &str) -> Option<bool> {
     let (one, other) = (network(one)?, network(other)?);
     Some(one.contains(&other.network()) || other.contains(&one.network()))
 }
 
-/// Implements `net.cidr_contains`: whether a network contains an address or another network.
+/// Implements `net.cidr_contains`: returns whether a network contains an address or another network.
 pub(crate) fn contains(outer: &str, inner: &str) -> Option<bool> {
     let outer = network(outer)?;
     match inner.parse::<std::net::IpAddr>() {
@@ -20,8 +20,8 @@ pub(crate) fn contains(outer: &str, inner: &str) -> Option<bool> {
     }
 }
 
-/// Implements `net.cidr_contains_matches`: for each network in `networks` that contains one in `others`, returns the
-/// pair of their keys.
+/// Implements `net.cidr_contains_matches`: finds the networks in `networks` that contain a network in `others`. Returns
+/// the pairs of their keys.
 pub(crate) fn contains_matches(networks: &Value, others: &Value) -> Option<Value> {
     let (networks, others) = (keyed(networks)?, keyed(others)?);
     let mut pairs = BTreeSet::new();
@@ -35,7 +35,7 @@ pub(crate) fn contains_matches(networks: &Value, others: &Value) -> Option<Value
     Some(pairs.into())
 }
 
-/// Implements `net.cidr_merge`: the fewest networks with the same addresses.
+/// Implements `net.cidr_merge`: returns the fewest networks that together have the same addresses.
 ///
 /// An address without a prefix stands for the network of its class, as in OPA. If that network is merged with no other,
 /// OPA returns the address unchanged.
@@ -75,7 +75,7 @@ fn network_or_address(value: &Value) -> Option<IpNet> {
 }
 
 /// Returns the networks in a value with their keys: the index in an array, the element of a set, the key of an object,
-/// or the network itself. Each network may also be the first element of an array.
+/// or the network itself. In place of a network, there may be an array whose first element is the network.
 fn keyed(value: &Value) -> Option<Vec<(Value, &str)>> {
     let keyed = |key: Value, item| Some((key, text(item)?));
     match value {
@@ -111,7 +111,7 @@ mod tests {
         Value::from_json_str(json).unwrap()
     }
 
-    /// The cases are from OPA's `test/cases/testdata/netcidrmerge` and `netcidrintersects`, and its documentation.
+    /// The cases are from OPA's documentation, and from its `test/cases/testdata/netcidrmerge` and `netcidrintersects`.
     #[test]
     fn networks_are_merged_as_in_opa() {
         for (networks, expected) in [
@@ -151,7 +151,7 @@ mod tests {
                 r#"["2601:600:8a80:207e:a57d:7567:e2c9:e7b3/64", "2601:600:8a80:207e:a57d:7567:e2c9:e7b3/128"]"#,
                 Some(vec!["2601:600:8a80:207e::/64"]),
             ),
-            // Addresses need no prefix.
+            // An address without a prefix is accepted.
             (
                 r#"["192.0.2.112", "192.0.2.116/31", "192.0.2.118/31"]"#,
                 Some(vec!["192.0.2.0/24"]),

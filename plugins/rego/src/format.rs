@@ -1,10 +1,11 @@
-//! `sprintf` with the output of Go's `fmt.Sprintf`, as in OPA: a wrong verb or number of arguments is not an error.
+//! Implements `sprintf` with the output of Go's `fmt.Sprintf`, as in OPA: a wrong verb or number of arguments is not an
+//! error.
 
 use std::fmt::Write as _;
 
 use regorus::Value;
 
-/// The maximum width and precision. Go has a limit too.
+/// The maximum width and precision that a verb may have. Go limits them too.
 const WIDEST: usize = 10_000;
 
 pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
@@ -40,7 +41,7 @@ pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
     text
 }
 
-/// Formats a value as OPA formats it in text, with strings inside it in quotes.
+/// Formats a value as OPA does when the value is inserted into text. Strings inside the value are in quotes.
 pub(crate) fn shown(value: &Value) -> String {
     let mut text = String::new();
     show(value, &mut text);
@@ -80,7 +81,7 @@ fn show_all<'a>(items: impl Iterator<Item = &'a Value>, (open, close): (&str, &s
     text.push_str(close);
 }
 
-/// Quotes a string like Go's `strconv.Quote`.
+/// Quotes a string as Go's `strconv.Quote` does.
 fn quoted(string: &str) -> String {
     let mut text = String::with_capacity(string.len() + 2);
     text.push('"');
@@ -105,9 +106,9 @@ fn quoted(string: &str) -> String {
     text
 }
 
-/// An argument with the type that OPA passes to Go's `fmt.Sprintf`.
+/// An argument of `sprintf`, by the type with which OPA passes it to Go.
 enum Argument {
-    /// Decimal digits with an optional sign. The number may be too large for an `i64`.
+    /// An integer in decimal digits with an optional sign. It may be too large for an `i64`.
     Int(String),
     Float(f64),
     Text(String),
@@ -148,7 +149,7 @@ impl Argument {
     }
 }
 
-/// Flags, width and precision of a verb.
+/// The flags, the width and the precision of a verb in a format.
 #[derive(Default)]
 struct Spec {
     left: bool,
@@ -161,7 +162,7 @@ struct Spec {
 }
 
 impl Spec {
-    /// Splits the text after a `%` into flags, width and precision, the verb, and the text after the verb.
+    /// Splits the text after a `%` into flags with width and precision, the verb, and the text after the verb.
     fn read(text: &str) -> (Self, Option<char>, &str) {
         let mut spec = Self::default();
         let mut rest = text;
@@ -242,7 +243,7 @@ impl Spec {
         let magnitude = number.abs();
         let unsigned = match (verb, self.precision) {
             ('v' | 'g' | 'G', None) => general(magnitude),
-            // The precision is the number of significant digits.
+            // With these verbs, the precision is the number of significant digits.
             ('v' | 'g' | 'G', Some(precision)) => rounded(magnitude, precision.max(1)),
             ('f' | 'F', precision) => format!("{magnitude:.*}", precision.unwrap_or(6)),
             ('e' | 'E', precision) => exponential(magnitude, Some(precision.unwrap_or(6))),
@@ -284,14 +285,14 @@ impl Spec {
     }
 }
 
-/// Splits off the number at the start of the text; it is 0 if there is none.
+/// Splits off the number at the start of the text. The number is 0 if the text does not start with a digit.
 fn number(text: &str) -> (usize, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);
     (digits.parse().unwrap_or(0).min(WIDEST), rest)
 }
 
-/// Formats a number like Go's `%g`: the shortest text, with an exponent if the exponent is below -4 or above 5.
+/// Formats a number as Go's `%g` does: as the shortest text, with an exponent if the exponent is below -4 or above 5.
 fn general(number: f64) -> String {
     let exponent = exponent(number);
     if number == 0.0 || (-4..6).contains(&exponent) {
@@ -301,7 +302,7 @@ fn general(number: f64) -> String {
     }
 }
 
-/// Formats a number like `%.3g`: with this many significant digits, without zeros at the end.
+/// Formats a number as `%.3g` does: with this number of significant digits, but without zeros at the end.
 fn rounded(number: f64, digits: usize) -> String {
     let short: f64 = format!("{number:.*e}", digits - 1).parse().unwrap_or(number);
     let exponent = exponent(short);
@@ -320,7 +321,7 @@ fn exponent(number: f64) -> i32 {
         .unwrap_or(0)
 }
 
-/// Formats a number like `1.5e+06`, with a sign and at least two digits in the exponent.
+/// Formats a number in the form `1.5e+06`, with a sign and at least two digits in the exponent.
 fn exponential(number: f64, precision: Option<usize>) -> String {
     let text = match precision {
         Some(precision) => format!("{number:.precision$e}"),

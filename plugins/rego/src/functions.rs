@@ -1,4 +1,4 @@
-//! The built-in functions that regorus lacks, or implements differently from OPA.
+//! The built-in functions of OPA that regorus lacks or implements differently.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -32,7 +32,7 @@ const ADDED: [(&str, u8); 17] = [
     ("sprintf", 2),
 ];
 
-/// The names and prefixes of OPA's functions that policies cannot call.
+/// The functions of OPA that policies cannot call: their names, or prefixes of their names.
 const MISSING: [&str; 13] = [
     "crypto.",
     "graphql.",
@@ -49,7 +49,7 @@ const MISSING: [&str; 13] = [
     "uuid.",
 ];
 
-/// Returns whether a policy may call the function of this name without defining it.
+/// Returns whether this name is a built-in function, which a policy can call without defining it.
 pub(crate) fn exists(name: &str) -> bool {
     BUILTINS.contains_key(name) || name == "print" || arity(name).is_some()
 }
@@ -59,7 +59,7 @@ pub(crate) fn arity(name: &str) -> Option<usize> {
     found.map(|(_, arguments)| usize::from(*arguments))
 }
 
-/// Returns why a policy cannot call this function, and what to do about it.
+/// Returns why a policy cannot call the function of this name, and what to do instead.
 pub(crate) fn why_missing(name: &str) -> &'static str {
     if name == "external_data" {
         "asks a provider of Gatekeeper, and there is none here; read objects of the cluster from `data.inventory`, or \
@@ -74,7 +74,8 @@ pub(crate) fn why_missing(name: &str) -> &'static str {
 /// The maximum memory of a compiled pattern, in bytes. The default of regorus, 100 KiB, is too little for `^\w{1,63}$`.
 const REGEX_SIZE: usize = 10 << 20;
 
-/// The compiled patterns. Patterns that the policy used while it was warmed up are part of the snapshot.
+/// The patterns that were compiled. The snapshot of the plugin contains those that the policy used while it was warmed
+/// up.
 type Patterns = Arc<Mutex<HashMap<String, Option<Regex>>>>;
 
 pub(crate) fn add_to(engine: &mut Engine) -> Result<(), String> {
@@ -88,7 +89,8 @@ pub(crate) fn add_to(engine: &mut Engine) -> Result<(), String> {
     Ok(())
 }
 
-/// Calls a function. Returns `None`, which makes the call undefined as in OPA, if an argument has a wrong type.
+/// Calls a built-in function. If an argument has a wrong type, returns `None`, which makes the call undefined as in
+/// OPA.
 fn call(name: &str, arguments: &[Value], patterns: &Patterns) -> Option<Value> {
     match (name, arguments) {
         ("all", [values]) => items(values).map(|mut items| items.all(is_true).into()),

@@ -6,10 +6,10 @@
 
 use std::{collections::BTreeSet, iter::Peekable, str::Chars};
 
-/// The maximum product of the numbers of parts in two globs. Above it, the call is undefined.
+/// The maximum product of the numbers of parts in two globs. If two globs exceed it, the call is undefined.
 const MOST_PAIRS: usize = 1 << 20;
 
-/// A part of a glob, which matches one character or any number of them.
+/// A part of a glob, which matches one character or, if it is repeated, any number of characters.
 struct Part {
     ranges: Vec<(char, char)>,
     is_repeated: bool,
@@ -30,7 +30,7 @@ pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
     if one.len().saturating_mul(other.len()) > MOST_PAIRS {
         return None;
     }
-    // The pairs of positions, one in each glob, that a common text can reach, and whether that text is not empty.
+    // The states that a common text can reach: the position in each glob, and whether the text is not empty.
     let mut reached = BTreeSet::from([(0, 0, false)]);
     let mut open = vec![(0, 0, false)];
     while let Some((at, other_at, has_text)) = open.pop() {
@@ -57,7 +57,7 @@ pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
     Some(reached.contains(&(one.len(), other.len(), true)))
 }
 
-/// Returns the parts of a glob. A part with `+` becomes two parts.
+/// Returns the parts of a glob. For a `+`, there are two parts: one that matches once, and one that is repeated.
 fn parts(glob: &str) -> Option<Vec<Part>> {
     let mut parts = Vec::new();
     let mut rest = glob.chars().peekable();
@@ -87,10 +87,10 @@ fn parts(glob: &str) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-/// Reads the ranges in a set, up to its `]`.
+/// Reads the ranges of a set such as `[a-z]`, up to its `]`.
 fn set(rest: &mut Peekable<Chars<'_>>) -> Option<Vec<(char, char)>> {
     let mut ranges: Vec<(char, char)> = Vec::new();
-    // Whether the last item is a character that can begin a range.
+    // Whether the last item of the set is a single character, so that a `-` can make it the begin of a range.
     let mut can_begin = false;
     loop {
         match rest.next()? {
@@ -122,7 +122,7 @@ fn set(rest: &mut Peekable<Chars<'_>>) -> Option<Vec<(char, char)>> {
 mod tests {
     use super::*;
 
-    /// The cases are from `gintersect`, the library that OPA uses, and from OPA's documentation.
+    /// The cases are from OPA's documentation, and from the library `gintersect`, which OPA uses.
     #[test]
     fn globs_intersect_if_the_same_text_matches_both() {
         for (one, others, expected) in [
@@ -153,7 +153,7 @@ mod tests {
             ("mamama.*", &["dadada.*", "nanana.*"], Some(false)),
             (".*mamama", &[".*dadada", ".*nanana"], Some(false)),
             (".xyz.", &["paaap", ".*pqr.*"], Some(false)),
-            // Only the empty text matches each pair of globs, and it does not count.
+            // The globs of each pair match only the empty text in common, which does not count.
             ("a*", &["b*", ""], Some(false)),
         ] {
             for other in others {

@@ -41,21 +41,21 @@ use policy::Compiled;
 pub use settings::{Action, Constraint, Settings, Version};
 use verdict::PreparedConstraint;
 
-/// The environment variable in which a stage names its constraint.
+/// The name of the environment variable with which a stage selects its constraint.
 const CONSTRAINT: &str = "CONSTRAINT";
 
 /// The configured plugin.
 #[derive(Debug)]
 pub struct Rego {
-    /// Each call locks its own copy of the policy, because an evaluation changes it.
+    /// The compiled policy. It is locked because an evaluation changes it; each call has its own copy.
     policy: Mutex<Compiled>,
     /// The path of the rule whose value is the verdict.
     rule: String,
     parameters: Value,
-    /// The constraints of a Gatekeeper template, by name; empty if the settings have an entry point.
+    /// The constraints of a Gatekeeper template, by name. The map is empty if the settings have an entry point.
     constraints: BTreeMap<String, PreparedConstraint>,
     inventory: Vec<(String, String)>,
-    /// Whether the policy reads the object of the request's namespace.
+    /// Whether the policy reads the Namespace of the request's object.
     reads_namespace: bool,
 }
 
@@ -130,12 +130,12 @@ impl Plugin for Rego {
     fn warm_up(&self, sample: &Request) {
         let constraint = self.constraints.values().next();
         let parameters = constraint.map_or(&self.parameters, |constraint| &constraint.parameters);
-        // The cluster cannot be read yet, so the policy gets none of its objects.
+        // The cluster cannot be read during the warm-up, so the policy gets no objects.
         let _ = self.evaluate(sample, parameters, Objects::default());
     }
 }
 
-/// The objects of the cluster that a policy reads.
+/// The objects of the cluster that are passed to a policy.
 #[derive(Default)]
 struct Objects {
     namespace: Option<Value>,
@@ -168,7 +168,8 @@ impl Rego {
             )?;
         }
         let mut input = object([("parameters", parameters.clone()), ("review", review.clone())]);
-        // Only policies for OPA find the AdmissionReview in `input.request`; templates of Gatekeeper do not.
+        // The AdmissionReview is in `input.request` only for policies of OPA, because templates of Gatekeeper do not
+        // have it there.
         if self.constraints.is_empty() {
             set(&mut input, [("request", review)])?;
         }
@@ -179,7 +180,7 @@ impl Rego {
         policy.evaluate(input).map_err(Error::other)
     }
 
-    /// Reads the objects of the cluster that the policy uses.
+    /// Reads those objects of the cluster that the policy uses.
     fn objects(&self, request: &Request) -> Result<Objects, Error> {
         let namespace = match request.namespace().filter(|_| self.reads_namespace) {
             Some(namespace) => {
@@ -197,7 +198,8 @@ impl Rego {
         Ok(Objects { namespace, inventory })
     }
 
-    /// Returns `data.inventory`: all objects of the kinds in the settings. They become a part of the input.
+    /// Returns `data.inventory`, which contains all objects of the kinds in the settings. It is passed as a part of the
+    /// input.
     fn inventory(&self) -> Result<Value, Error> {
         let (mut namespaced, mut wide) = (Value::new_object(), Value::new_object());
         for (api_version, kind) in &self.inventory {
@@ -222,7 +224,7 @@ impl Rego {
     }
 }
 
-/// Returns the object at this key. Adds an empty one if it is missing.
+/// Returns the object at this key. If there is none, adds an empty object.
 fn entry(value: &mut Value, key: Value) -> Result<&mut Value, Error> {
     let object = value.as_object_mut().map_err(failed)?;
     Ok(object.get_or_insert_with(key, Value::new_object))

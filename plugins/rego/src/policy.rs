@@ -31,10 +31,10 @@ impl Compiled {
     }
 }
 
-/// Returns an engine without modules, with the functions that this plugin adds.
+/// Returns an engine that has no modules, but the functions that this plugin adds.
 fn engine(is_v0: bool) -> Result<Engine, String> {
     let mut engine = source::engine(is_v0);
-    // As in OPA and Gatekeeper, a call of a built-in function that fails is undefined.
+    // A call of a built-in function that fails is undefined, as in OPA and Gatekeeper.
     engine.set_strict_builtin_errors(false);
     functions::add_to(&mut engine)?;
     Ok(engine)
@@ -113,7 +113,7 @@ pub(crate) fn compile(settings: &Settings) -> Result<(Compiled, String), Setting
     Ok((compiled, rule))
 }
 
-/// The package of a module, and its imports: the names and the paths that they stand for.
+/// The package of a module, and its imports, each with its name and the path that it stands for.
 pub(crate) struct Scope {
     pub(crate) package: String,
     imports: Vec<(String, String)>,
@@ -138,7 +138,7 @@ impl Scope {
         found.map(|(_, path)| path.as_str())
     }
 
-    /// Returns the full paths that a function's name may refer to.
+    /// Returns the full paths to which the name of a function may refer.
     pub(crate) fn paths(&self, name: &str) -> Vec<String> {
         let full = self.imports.iter().find_map(|(alias, path)| {
             let rest = name.strip_prefix(alias.as_str())?;
@@ -149,7 +149,7 @@ impl Scope {
     }
 }
 
-/// Returns `data.jobs.deny` for `jobs/deny`, the spelling of OPA's tools.
+/// Converts the path of a rule from the spelling of OPA's tools: `jobs/deny` becomes `data.jobs.deny`.
 fn canonical(rule: &str) -> String {
     let dotted = rule.trim_matches('/').replace('/', ".");
     if dotted.starts_with("data.") {
@@ -159,7 +159,8 @@ fn canonical(rule: &str) -> String {
     }
 }
 
-/// Returns the mistake and its line number as one line, from a report that draws the position over several lines.
+/// Extracts from the engine's report the mistake and its line number, in one line. The report draws the position over
+/// several lines.
 pub(crate) fn readable(report: &str) -> String {
     let place = report.lines().find_map(|line| line.trim().strip_prefix("--> "));
     let line = place.and_then(|place| place.rsplit(':').nth(1)?.parse::<u32>().ok());
@@ -191,7 +192,8 @@ pub(crate) fn defined(modules: &[Ref<Module>]) -> BTreeSet<String> {
     defined
 }
 
-/// Returns a mistake for each call of a missing function. The engine would report one only when the call is evaluated.
+/// Returns a mistake for each call of a missing function. They are reported here because the engine would report one
+/// only when the call is evaluated.
 fn unknown_functions(module: &Module, defined: &BTreeSet<String>) -> Vec<String> {
     let scope = Scope::from_module(module);
     let mut unknown = Vec::new();
@@ -208,7 +210,8 @@ fn unknown_functions(module: &Module, defined: &BTreeSet<String>) -> Vec<String>
     unknown
 }
 
-/// Returns a mistake for each rule `violation` without a message. The engine would report it only during a request.
+/// Returns a mistake for each rule `violation` without a message. They are reported here because the engine would
+/// report one only during a request.
 fn wrong_violations(module: &Module) -> Vec<String> {
     let mut mistakes = Vec::new();
     for rule in &module.policy {

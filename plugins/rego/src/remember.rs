@@ -17,16 +17,16 @@ use regorus::{Engine, Value};
 use self::definitions::{Definition, Definitions};
 use crate::{policy::Scope, walk};
 
-/// The maximum number of cached results.
+/// The maximum number of cached results of functions.
 const MOST_RESULTS: usize = 1000;
 
-/// The extension with which the second engine gets the arguments of a call.
+/// The name of the extension with which the second engine gets the arguments of a call.
 const ARGUMENT: &str = "__argument";
 
-/// A module's path and its text.
+/// The path of a module, and its text.
 pub(crate) type Text = (String, String);
 
-/// The functions whose results are cached.
+/// The functions whose results are cached, and the results.
 #[derive(Clone, Debug)]
 pub(crate) struct Remembered {
     state: Arc<Mutex<State>>,
@@ -34,23 +34,23 @@ pub(crate) struct Remembered {
 
 #[derive(Debug)]
 struct State {
-    /// The second engine. It has the modules without replaced calls, and a rule for each function.
+    /// The second engine. In its modules, no calls are replaced, and each function has a rule that evaluates it.
     engine: Engine,
     functions: Vec<Function>,
     arguments: Arc<Mutex<Vec<Value>>>,
-    /// The results, by the index of the function and its arguments.
+    /// The cached results. A key consists of the index of the function and the arguments.
     results: BTreeMap<(usize, Vec<Value>), Value>,
 }
 
 #[derive(Debug)]
 struct Function {
-    /// The path of the rule that evaluates the function in the second engine.
+    /// The path of the second engine's rule that evaluates the function.
     rule: String,
     reads_input: bool,
 }
 
 impl Remembered {
-    /// Prepares for a new input: deletes all results that depend on the previous one.
+    /// Prepares for a new input: deletes all cached results that depend on the previous input.
     pub(crate) fn begin(&self, input: &Value) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State {
@@ -70,8 +70,8 @@ impl Remembered {
         });
     }
 
-    /// Adds an extension to the engine for each of these functions. The extension evaluates the function unless the
-    /// result is cached.
+    /// Adds an extension for each of these functions to the engine. The extension returns the cached result, or else
+    /// evaluates the function.
     fn add_to(&self, engine: &mut Engine, found: &[&Definition]) -> Option<()> {
         for (index, definition) in found.iter().enumerate() {
             let state = Arc::clone(&self.state);
@@ -98,8 +98,7 @@ impl Remembered {
     }
 }
 
-/// Returns the name of the extension that replaces a function. The function's rule in the second engine has the same
-/// name.
+/// Returns the name of the extension for a function. It is also the name of the function's rule in the second engine.
 fn name(index: usize) -> String {
     format!("__remembered_{index}")
 }

@@ -4,7 +4,8 @@ use admittance_sdk::prelude::*;
 use admittance_sdk::serde_json::{self, Map, Value as Json, json};
 use regorus::Value;
 
-/// Returns the review of a request. For a DELETE, the object is the stored one, as in Gatekeeper.
+/// Returns the review of a request. If the request is a DELETE without an object, the review contains the stored object
+/// in its place, as in Gatekeeper.
 pub(crate) fn from_request(request: &Request) -> Result<Value, Error> {
     let old_object = request.old_object_json();
     let object = match (request.operation(), request.object_json()) {
@@ -12,7 +13,8 @@ pub(crate) fn from_request(request: &Request) -> Result<Value, Error> {
         (_, object) => object,
     };
     let mut head = head(request).to_string();
-    // The objects already are JSON text, so they are inserted without parsing and serializing them.
+    // The objects are JSON text, which is inserted into the text of the review, so that it need not be parsed and
+    // serialized.
     head.pop();
     for (name, document) in [("object", object), ("oldObject", old_object)] {
         head.push_str(",\"");
@@ -65,7 +67,7 @@ fn operation(operation: Operation) -> &'static str {
     }
 }
 
-/// Returns the user of the request. As in an AdmissionReview, empty fields are left out.
+/// Returns the user of the request. Empty fields are left out, as in an AdmissionReview.
 fn user(request: &Request) -> Json {
     let user = request.user();
     let mut fields = Map::new();

@@ -19,14 +19,15 @@ use regorus::{Engine, PolicyLengthConfig};
 
 use crate::{functions, policy, walk};
 
-/// The maximum length of a line, in characters. It is large, because insertions lengthen generated policies' lines.
+/// The maximum length of a line of a module, in characters. It is large, because lines of generated policies are long,
+/// and get longer when they are rewritten.
 const LONGEST_LINE: NonZeroU32 = NonZeroU32::new(1 << 16).unwrap();
 
-/// The field of the input that replaces `data.inventory`.
+/// The name of the input's field that replaces `data.inventory` in modules.
 pub(crate) const INVENTORY: &str = "__inventory";
 
-/// Returns the module in the form that regorus needs. Text that cannot be parsed is returned unchanged, so that the
-/// compiler reports the mistake.
+/// Rewrites a module so that regorus gives it the same meaning as OPA. Text that cannot be parsed is returned
+/// unchanged, so that the compiler reports the mistake.
 pub(crate) fn rewritten(path: &str, text: &str, is_v0: bool) -> String {
     let text = with_inventory_in_input(path, text).unwrap_or_else(|| text.to_owned());
     let text = with_tokens_rewritten(path, &text).unwrap_or(text);
@@ -50,7 +51,7 @@ pub(crate) fn engine(is_v0: bool) -> Engine {
     engine
 }
 
-/// A text to insert at an offset.
+/// The offset at which a text is inserted, and the text.
 type Insertion = (usize, String);
 
 fn inserted(text: &str, mut insertions: Vec<Insertion>) -> String {
@@ -69,7 +70,7 @@ struct Token {
     end: usize,
 }
 
-/// Splits a text into tokens; `None` if a part of it is not a token.
+/// Splits a text into tokens; returns `None` if a part of the text is not a token.
 fn tokens(path: &str, text: &str) -> Option<Vec<Token>> {
     let source = Source::from_contents(path.to_owned(), text.to_owned()).ok()?;
     let mut lexer = Lexer::new(&source);
@@ -107,7 +108,8 @@ fn with_inventory_in_input(path: &str, text: &str) -> Option<String> {
             None => continue,
         };
         if is_root {
-            // Without `as`, an import would get the name of the new field.
+            // An import without `as` gets the last part of its path as its name. `as` keeps the name `inventory`,
+            // because the path changes.
             let has_name = !is(index.checked_sub(1), "import") || is(Some(index + 3), "as");
             let name = if has_name { "" } else { " as inventory" };
             result.replace_range(token.start..end, &format!("input.{INVENTORY}{name}"));
@@ -124,7 +126,7 @@ fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
     };
     let mut insertions = Vec::new();
     let mut open: Vec<&str> = Vec::new();
-    // The indexes of the first and the last token of the current rule's head.
+    // The offsets at which the head of the current rule begins and ends.
     let mut head: Option<(usize, usize)> = None;
     let mut start = None;
     let mut has_else = false;
@@ -145,7 +147,7 @@ fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
                 "{" if matches!(before, "=" | ":=") => {}
                 "{" if head.is_none() => head = start.map(|start| (start, token.start)),
                 "{" => {}
-                // The next rule begins here.
+                // The token is the first of a new rule.
                 _ if is_new_line && (start.is_none() || !continues(before, symbol)) => {
                     (start, head, has_else) = (Some(token.start), None, false);
                 }
@@ -169,7 +171,7 @@ fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
     Some(inserted(text, insertions))
 }
 
-/// Returns whether a token that is outside of brackets and first on its line continues the previous line.
+/// Returns whether the first token of a line continues the previous line. The token must be outside of brackets.
 fn continues(before: &str, symbol: &str) -> bool {
     matches!(before, "=" | ":=" | "." | "else" | "contains" | "if" | "default")
         || matches!(symbol, "=" | ":=" | "if" | "contains")
@@ -211,7 +213,7 @@ fn with_bound_references(text: &str, module: &Ref<Module>) -> String {
 
 struct Bindings<'a> {
     text: &'a str,
-    /// The paths of everything that the module defines.
+    /// The paths of all rules that the module defines.
     own: BTreeSet<String>,
     insertions: Vec<Insertion>,
     replaced: Vec<(usize, usize, String)>,
@@ -229,7 +231,7 @@ impl Bindings<'_> {
                 }
                 _ => continue,
             };
-            // Statements with `with` are skipped, because the `with` would have to apply to the bound values too.
+            // The `with` of a statement would have to apply to the bound values too, so such statements are skipped.
             if !statement.with_mods.is_empty() {
                 continue;
             }
@@ -251,7 +253,7 @@ impl Bindings<'_> {
         }
     }
 
-    /// Turns a call whose last argument is its result into an equation.
+    /// If the last argument of a call is its result, rewrites the call as an equation.
     fn result(&mut self, expression: &Expr) {
         let Expr::Call {
             span, fcn, params, ..
@@ -287,7 +289,7 @@ impl Bindings<'_> {
         let Some(written) = self.text.get(from..to) else {
             return;
         };
-        // A line break in the inserted text would change the numbers of later lines.
+        // The inserted text must not contain line breaks, because these would change the numbers of the lines after it.
         let written = written.replace('\n', " ");
         if written.contains('#') {
             return;
@@ -301,7 +303,8 @@ impl Bindings<'_> {
     }
 }
 
-/// Returns the outermost references and calls in an argument of a negated call, except in comprehensions.
+/// Returns the references and calls in an argument of a negated call. Those that are in another one or in a
+/// comprehension are left out.
 fn hoisted<'a>(expression: &'a Ref<Expr>, bound: &mut Vec<&'a Expr>) {
     match &**expression {
         Expr::RefDot { .. } | Expr::RefBrack { .. } | Expr::Call { .. } => bound.push(expression),
@@ -345,7 +348,7 @@ mod tests {
                 "package a\nimport data.inventory\nv { inventory.cluster }\n",
                 "package a\nimport input.__inventory as inventory\nv { inventory.cluster }\n",
             ),
-            // In brackets and after an operator, a parenthesis on a new line does not begin a statement.
+            // A parenthesis on a new line does not begin a statement if it is in brackets or follows an operator.
             (
                 "package a\nx {\n  y := [1,\n  (2)]\n  z :=\n  (3)\n}\n",
                 "package a\nx {\n  y := [1,\n  (2)]\n  z :=\n  (3)\n}\n",

@@ -116,7 +116,8 @@ fn the_object_of_a_deletion_is_the_deleted_object() {
     assert_eq!(message(&outcome), Some("[c] web"));
 }
 
-/// A policy for OPA finds the request in `input.request`, which templates do not have (gatekeeper#3545).
+/// A template of Gatekeeper does not find the request in `input.request`, where policies for OPA find it
+/// (gatekeeper#3545).
 #[test]
 fn the_input_of_a_template_has_only_the_review_and_the_parameters() {
     let rego = r#"package t

@@ -4,34 +4,35 @@ use admittance_sdk::workload::{PodTemplate, Workload};
 
 use crate::settings::Convention;
 
-/// The annotations of [kube-sidecar-injector](https://github.com/morvencao/kube-sidecar-injector).
+/// The annotations of [kube-sidecar-injector](https://github.com/morvencao/kube-sidecar-injector), by which a workload
+/// opts in or out, and which record the injection.
 const KUBE_SIDECAR_INJECTOR: (&str, &str) = (
     "sidecar-injector-webhook.morven.me/inject",
     "sidecar-injector-webhook.morven.me/status",
 );
 
-/// The namespaces in which kube-sidecar-injector injects nothing.
+/// The namespaces in which kube-sidecar-injector never injects.
 const SYSTEM_NAMESPACES: [&str; 2] = ["kube-system", "kube-public"];
 
-/// The value of the status annotation of kube-sidecar-injector. It is read case-insensitively.
+/// The value that kube-sidecar-injector writes into its status annotation. It is read case-insensitively.
 const INJECTED: &str = "injected";
 
-/// A pair of annotations, and their syntax.
+/// The two annotations of a convention, and the syntax of their values.
 #[derive(Debug)]
 pub(crate) struct AnnotationPair {
     /// The annotation by which a workload opts in or out.
     pub(crate) answer: String,
-    /// The annotation that records the injection.
+    /// The annotation that records that a workload was injected.
     pub(crate) status: String,
     pub(crate) style: Style,
 }
 
-/// The syntax of the annotations' values.
+/// The syntax of the values of a convention's annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// The status annotation lists the injected containers.
+    /// The syntax of this plugin: the status annotation lists the injected containers.
     Admittance,
-    /// A status annotation with the value `injected` prevents another injection.
+    /// The syntax of kube-sidecar-injector: the value `injected` of the status annotation prevents another injection.
     KubeSidecarInjector,
 }
 
@@ -51,7 +52,8 @@ pub(crate) struct Answer<'a> {
     pub(crate) marks: &'a AnnotationPair,
 }
 
-/// The annotations that the plugin reads: the pair of the convention, and another pair that is also supported.
+/// The annotations that the plugin reads: those of the configured convention, and possibly those of
+/// kube-sidecar-injector in addition.
 #[derive(Debug)]
 pub(crate) struct Conventions {
     pub(crate) main: AnnotationPair,
@@ -60,7 +62,7 @@ pub(crate) struct Conventions {
 
 impl Conventions {
     /// Creates the conventions. The annotations have the names that the operator set, or the default names of the
-    /// convention. `is_added` says whether the plugin adds an annotation of this name to workloads.
+    /// convention. `is_added` returns whether the plugin adds an annotation of this name to workloads.
     pub(crate) fn new(
         convention: Convention,
         answer: Option<String>,
@@ -82,7 +84,7 @@ impl Conventions {
             status: status.unwrap_or_else(|| names.1.to_owned()),
             style,
         };
-        // If the settings use an annotation name for something else, that use takes precedence.
+        // An annotation of kube-sidecar-injector is not read if the settings use its name for something else.
         let is_taken = |name: &str| name == main.answer || name == main.status || is_added(name);
         let (answer, status) = KUBE_SIDECAR_INJECTOR;
         let understood =
@@ -96,12 +98,13 @@ impl Conventions {
         Self { main, understood }
     }
 
-    /// Returns whether nothing is injected into a namespace, even if annotations request it.
+    /// Returns whether nothing is injected in a namespace, even if annotations ask for the injection.
     pub(crate) fn skips(&self, namespace: Option<&str>) -> bool {
         self.main.style == Style::KubeSidecarInjector && is_system(namespace)
     }
 
-    /// Returns the choice that a template or its workload makes. The annotation of the convention takes precedence.
+    /// Returns the choice that the annotations of a template or of its workload make. The configured convention takes
+    /// precedence over kube-sidecar-injector's.
     pub(crate) fn answer<'a>(
         &'a self,
         template: &'a PodTemplate<'_>,
@@ -122,20 +125,20 @@ impl Conventions {
         })
     }
 
-    /// Returns whether a template was injected before, and must not be injected again.
+    /// Returns whether a template was injected before, so that it must not be injected again.
     pub(crate) fn is_done(&self, template: &PodTemplate<'_>) -> bool {
         self.all().any(|marks| marks.says_injected(template))
     }
 
-    /// Returns the containers that a template's status annotation lists as injected. They are needed because BCS drops
-    /// the names of containers.
+    /// Returns the list of injected containers in a template's status annotation. It is needed to recognise these
+    /// containers, because BCS drops the names of containers.
     pub(crate) fn listed<'a>(&self, template: &'a PodTemplate<'_>) -> Option<&'a str> {
         let lists = self.main.style == Style::Admittance;
         lists.then(|| template.annotation(&self.main.status)).flatten()
     }
 
-    /// Returns the annotations that record an injection and that the template lacks. `containers` are the added
-    /// containers; `answer` is the annotation that requested the injection.
+    /// Returns those annotations that record an injection but are missing in the template. `containers` are the added
+    /// containers. `answer` is the annotation that asked for the injection.
     pub(crate) fn missing_status<'a>(
         &'a self,
         template: &PodTemplate<'_>,
@@ -155,7 +158,7 @@ impl Conventions {
         })
     }
 
-    /// Returns the pairs of annotations, the pair of the convention first.
+    /// Returns the pairs of annotations that are read, beginning with the pair of the configured convention.
     pub(crate) fn all(&self) -> impl Iterator<Item = &AnnotationPair> {
         std::iter::once(&self.main).chain(&self.understood)
     }
@@ -178,8 +181,8 @@ impl Style {
                 &["true", "yes", "on", "enabled", "1"],
                 &["false", "no", "off", "disabled", "0"],
             ),
-            // Until 2022, kube-sidecar-injector read only words that opt in. Since then, it has read only words that
-            // opt out, and `no` is not one of them; here, `no` also opts out.
+            // kube-sidecar-injector read only words that opt in until 2022. Since then, it reads only words that opt
+            // out, without `no`. Here, both kinds of words are read, and `no` opts out.
             Self::KubeSidecarInjector => (&["y", "yes", "true", "on"], &["n", "no", "not", "false", "off"]),
         };
         if is(ask) {
@@ -191,7 +194,7 @@ impl Style {
         }
     }
 
-    /// Returns the values to suggest for opting in and out.
+    /// Returns the words that messages suggest for opting in and for opting out.
     pub(crate) fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Admittance => ("true", "false"),

@@ -1,4 +1,5 @@
-//! The plugin with its own settings: adds the parts that Pods and the templates of workloads lack.
+//! Injects what the plugin's own settings list: adds the parts that are missing in Pods and in the templates of
+//! workloads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use admittance_sdk::workload::{Container, PodTemplate, TextMap, Workload};
 use crate::convention::{Answer, Conventions, InjectionChoice};
 use crate::settings::{Element, Mode, Naming, Settings, elements};
 
-/// The parts that are added, and the workloads to which they are added.
+/// The parts that the plugin adds, and the workloads to which it adds them.
 #[derive(Debug)]
 pub struct Injector {
     containers: Vec<Element>,
@@ -20,7 +21,7 @@ pub struct Injector {
     labels: BTreeMap<String, String>,
     mode: Mode,
     conventions: Conventions,
-    /// The value of the status annotation: the containers, separated by commas.
+    /// The value that the status annotation gets: the names of the added containers, separated by commas.
     status: String,
 }
 
@@ -37,11 +38,12 @@ impl Injector {
             mode,
             annotation,
             status_annotation,
-            // Another module injects SidecarSets.
+            // SidecarSets are injected by the module `sidecar_set`.
             sidecar_set: _,
         } = settings;
         let mut errors = SettingsErrors::new();
-        // The names of containers and init containers must be distinct; a volume may have the same name as a container.
+        // The names that containers and init containers have, because all of these must differ. A volume may have the
+        // name of a container.
         let mut taken = BTreeSet::new();
         let empty = containers.is_empty()
             && init_containers.is_empty()
@@ -155,7 +157,7 @@ impl Injector {
     }
 }
 
-/// Checks that each annotation and label has a name, and that the settings do not add an annotation of the convention.
+/// Reports annotations and labels without a name, and annotations of the convention that the settings add.
 fn check_annotations(
     conventions: &Conventions,
     annotations: &BTreeMap<String, String>,
@@ -272,7 +274,7 @@ impl Injector {
     }
 }
 
-/// Returns the entries whose keys do not exist yet.
+/// Returns the entries to add whose keys are not present.
 fn absent<'a>(
     added: &'a BTreeMap<String, String>,
     present: Option<&TextMap<'_>>,
@@ -285,8 +287,8 @@ fn absent<'a>(
 
 /// Returns whether the element is in the list.
 ///
-/// BCS drops the names of containers when it stores them. So if there are containers without names, a container with
-/// the same image also counts, and so does an entry in the status, because another stage may have rewritten the image.
+/// BCS drops the names of containers when it stores them. So if there are containers without names, the element is
+/// found by its image, or by its entry in the status annotation if another stage has rewritten the image.
 fn is_present(list: &[Container<'_>], element: &Element, status: Option<&str>) -> bool {
     let named = |container: &Container<'_>| container.name.as_deref().is_some_and(|name| !name.is_empty());
     if !element.name.is_empty()

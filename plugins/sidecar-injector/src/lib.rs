@@ -41,9 +41,9 @@ pub use sidecar_set::{Injection, PatchPolicy, PodMetadata, SidecarSet};
 /// The configured plugin.
 #[derive(Debug)]
 pub enum SidecarInjector {
-    /// The plugin adds the parts that its own settings list.
+    /// The plugin adds the parts that are listed in its own settings.
     Own(Injector),
-    /// The plugin injects as OpenKruise does.
+    /// The plugin injects a SidecarSet as OpenKruise does.
     SidecarSet(Injection),
 }
 
@@ -79,7 +79,7 @@ impl Plugin for SidecarInjector {
     }
 
     fn warm_up(&self, sample: &Request) {
-        // This call makes the heap as large as later calls need it.
+        // The result is not needed. The call makes the heap as large as later calls need it.
         let _ = self.admit(sample);
     }
 }

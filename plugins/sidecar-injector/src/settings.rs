@@ -1,4 +1,4 @@
-//! The settings, and their parsed form.
+//! The settings of the plugin, and their parsed form.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,7 +87,7 @@ pub enum Mode {
     Always,
 }
 
-/// Reads a list or map. A YAML key without a value counts as an empty one.
+/// Reads a list or map. If its YAML key has no value, it is empty.
 pub(crate) fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -96,18 +96,18 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// An element to add to a list of the pod spec, serialized as JSON.
+/// An element that is added to a list of the pod spec, serialized as JSON.
 #[derive(Debug)]
 pub(crate) struct Element {
-    /// The name of the element; empty only for a container without one.
+    /// The name of the element; empty only for a container that needs none.
     pub(crate) name: String,
-    /// The image of the element; empty if it has none.
+    /// The image of the element; empty if the element has no image.
     pub(crate) image: String,
     pub(crate) json: Box<RawValue>,
 }
 
 impl Element {
-    /// Returns the text that identifies the element in the status annotation.
+    /// Returns the text by which the status annotation identifies the element.
     pub(crate) fn identity(&self) -> &str {
         if self.name.is_empty() {
             &self.image
@@ -117,14 +117,14 @@ impl Element {
     }
 }
 
-/// Whether elements without a name are allowed.
+/// Whether elements without a name are accepted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Naming {
     NameOrImage,
     Name,
 }
 
-/// Parses the elements of one list and collects all mistakes. `taken` contains the names that are already used.
+/// Parses the elements of one list, and reports all mistakes in them. `taken` contains the names that are already used.
 pub(crate) fn elements(
     list: &str,
     values: Vec<Map<String, Value>>,

@@ -1,7 +1,7 @@
 //! The injection of a SidecarSet of OpenKruise into Pods that are created.
 //!
-//! As in OpenKruise, a container of the Pod with the same name is replaced; injected containers have the variable
-//! `IS_INJECTED`; only the volumes that an injected container uses are added. Containers and volumes get the defaults
+//! As in OpenKruise, an injected container replaces a container of the Pod with the same name, and has the variable
+//! `IS_INJECTED`. Only the volumes that an injected container uses are added. Containers and volumes get the defaults
 //! of OpenKruise.
 
 mod defaults;
@@ -25,9 +25,9 @@ const LIST: &str = "kruise.io/sidecarset-injected-list";
 pub struct Injection {
     name: String,
     containers: Vec<Sidecar>,
-    /// The init containers, sorted by name.
+    /// The init containers of the SidecarSet, sorted by name.
     init_containers: Vec<Sidecar>,
-    /// The volumes that containers use, by name, in the order in which they are added.
+    /// The volumes that the SidecarSet's containers use, by name, in the order in which they are added.
     volumes: Vec<(String, Value)>,
     image_pull_secrets: Vec<(String, Value)>,
     metadata: Vec<PodMetadata>,
@@ -110,7 +110,7 @@ impl Injection {
         Ok(Response::patch(patch))
     }
 
-    /// Returns the annotations of the SidecarSet that the Pod gets.
+    /// Returns the annotations that the Pod gets from the SidecarSet.
     fn annotations(&self, metadata: &Metadata<'_>) -> Result<BTreeMap<String, String>, Error> {
         let mut added = BTreeMap::new();
         for PodMetadata {
@@ -164,7 +164,7 @@ impl Sidecar {
         Ok(Value::Object(container))
     }
 
-    /// Returns the variables that the container takes from containers of the Pod.
+    /// Returns the environment variables that the container copies from the Pod's own containers.
     fn transferred(&self, own: &[Container<'_>], metadata: &Metadata<'_>) -> Result<Vec<Value>, Error> {
         let mut env = Vec::new();
         for transfer in &self.transfers {
@@ -184,7 +184,7 @@ impl Sidecar {
     }
 }
 
-/// Appends elements to a list of the container, except elements whose key is already in the list.
+/// Appends elements to a list of the container, unless the list has an element with the same key.
 fn extend(container: &mut Map<String, Value>, list: &str, key: &str, more: Vec<Value>) {
     if more.is_empty() {
         return;
@@ -227,8 +227,8 @@ fn merge_patch(value: &mut Value, change: Value) {
 }
 
 /// Puts containers into a list of the Pod: in place of containers with the same names, before the other containers, or
-/// after them. With `by_name`, the appended containers are sorted by name, together with the containers of other
-/// SidecarSets.
+/// after them. With `by_name`, the appended containers and those that other SidecarSets have appended are sorted by
+/// name.
 fn merge(
     list: &str,
     (sidecars, injected): (&[Sidecar], Vec<Value>),
@@ -243,7 +243,7 @@ fn merge(
     patch.ensure_array(&path, present.is_some());
     let present = present.unwrap_or_default();
     let mut names: Vec<&str> = present.iter().map(|container| container.name.as_str()).collect();
-    // The index of the first container that other SidecarSets appended.
+    // The index of the first of the containers at the end of the list that other SidecarSets have appended.
     let mut appended = present.len();
     while let Some(last) = appended.checked_sub(1).and_then(|last| present.get(last))
         && last.is_injected()?
@@ -273,7 +273,7 @@ fn merge(
     Ok(())
 }
 
-/// Appends elements to a list of the Pod, except elements whose name is already in the list.
+/// Appends elements to a list of the Pod, unless the list has an element with the same name.
 fn append(
     list: &str,
     elements: &[(String, Value)],

@@ -9,7 +9,8 @@ fn address(ip: &str, node: &str) -> Value {
     json!({"ip": ip, "nodeName": node})
 }
 
-/// The code of SuperEdge, in `pkg/edge-health-admission/admission/endpoint.go`, moves at most one address correctly.
+/// The corresponding code of SuperEdge, `pkg/edge-health-admission/admission/endpoint.go`, moves only one address
+/// correctly.
 #[test]
 fn addresses_of_disconnected_healthy_nodes_become_ready() {
     let (a, b) = (|| address("10.0.0.1", "lost"), || address("10.0.0.2", "far"));
@@ -17,7 +18,7 @@ fn addresses_of_disconnected_healthy_nodes_become_ready() {
     let e = || address("10.0.0.5", "ill");
     let gone = || address("10.0.0.6", "nobody");
     let homeless = || json!({"ip": "10.0.0.7"});
-    // The columns are the name, the subsets before, and the subsets after.
+    // (case, subsets before, expected subsets after)
     let table = [
         (
             "one, to none",

@@ -12,7 +12,7 @@ fn node(ready: &str, annotations: Value, taints: Value) -> Value {
     node
 }
 
-/// The code of SuperEdge is in `pkg/edge-health-admission/admission/nodetaint.go`.
+/// The corresponding code of SuperEdge is in `pkg/edge-health-admission/admission/nodetaint.go`.
 #[test]
 fn the_taint_of_a_disconnected_healthy_node_is_removed() {
     let evict = || taint(TAINT, "NoExecute");
@@ -21,7 +21,7 @@ fn the_taint_of_a_disconnected_healthy_node_is_removed() {
     let marked = || json!({"nodeunhealth": "yes"});
     let other = || taint("dedicated", "NoExecute");
     let schedule = || taint(TAINT, "NoSchedule");
-    // The columns are the name, Ready, annotations, taints, alwaysReachable, and the remaining taints.
+    // (case, status of the condition `Ready`, annotations, taints, alwaysReachable, expected taints after)
     let table = [
         ("cut off", "Unknown", none(), only(), false, None),
         (
@@ -144,7 +144,7 @@ fn the_taint_of_a_disconnected_healthy_node_is_removed() {
         );
         assert_eq!(outcome.at("/spec/taints"), expected.as_ref(), "{name}");
         assert_eq!(outcome.patch().is_some(), expected != Some(taints), "{name}");
-        // No other field changes.
+        // Apart from the taints, the Node is unchanged.
         let mut rest = outcome.object().cloned().expect("an UPDATE has an object");
         rest["spec"]["taints"] = before["spec"]["taints"].clone();
         assert_eq!(rest, before, "{name}");
@@ -165,7 +165,7 @@ fn missing_fields_of_a_node_are_accepted() {
         conditions(json!([null, {}, {"type": null, "status": "Unknown"}, {"type": "Ready"}])),
         conditions(json!([{"type": "Ready", "status": null}])),
         conditions(json!([{"type": "MemoryPressure", "status": "Unknown"}])),
-        // Of several conditions with the same type, the first one counts, as in Kubernetes.
+        // The first condition of the type `Ready` is `True`, and only the first one counts, as in Kubernetes.
         conditions(json!([{"type": "Ready", "status": "True"}, {"type": "Ready", "status": "Unknown"}])),
     ];
     for node in table {

@@ -9,7 +9,7 @@ fn slice(version: &str, endpoints: Value) -> Value {
 fn endpoints_of_disconnected_healthy_nodes_become_ready() {
     let endpoint =
         |conditions: Value| json!({"addresses": ["10.0.0.1"], "nodeName": "lost", "conditions": conditions});
-    // The columns are the name, the conditions before, and the conditions after.
+    // (case, conditions before, expected conditions after)
     let table = [
         ("not ready", json!({"ready": false}), json!({"ready": true})),
         (
@@ -65,7 +65,7 @@ fn the_node_of_an_endpoint_is_read_from_the_field_of_its_api_version() {
     let empty = json!({"nodeName": "", "topology": {"kubernetes.io/hostname": "lost"}});
     let always = json!({"alwaysReachable": true});
     let usual = json!({});
-    // The columns are the name, the settings, the endpoint's node, and whether it becomes ready in v1 and in v1beta1.
+    // (case, settings, node of the endpoint, whether the endpoint becomes ready in v1, and in v1beta1)
     let table = [
         ("by name", &usual, json!({"nodeName": "lost"}), true, true),
         ("by topology", &usual, hostname(json!("far")), false, true),

@@ -9,11 +9,11 @@ use crate::{
     walk,
 };
 
-/// The results of a function are cached if all calls of it in the text together evaluate at least this many bodies.
-/// With fewer bodies, caching would take longer than evaluating each call.
+/// The number of bodies that all calls of a function in the text must evaluate together, so that its results are
+/// cached. With fewer bodies, caching would take longer than evaluating each call.
 const WORTHWHILE: usize = 8;
 
-/// A function whose definitions are all in one module.
+/// A function that a module defines. All its definitions are in this module.
 #[derive(Debug)]
 pub(super) struct Definition {
     pub(super) package: String,
@@ -26,7 +26,7 @@ pub(super) struct Definition {
 }
 
 impl Definition {
-    /// Combines two definitions of the same function; `None` if they differ in module or number of arguments.
+    /// Combines two definitions of a function; returns `None` if they differ in module or number of arguments.
     fn and(mut self, other: Self) -> Option<Self> {
         let is_same = self.module == other.module && self.arity == other.arity;
         self.bodies += other.bodies;
@@ -46,7 +46,7 @@ pub(super) struct Definitions {
 }
 
 impl Definitions {
-    /// Finds the functions that modules define; `None` if a module uses `with`, which changes the input.
+    /// Finds the functions that modules define; returns `None` if a module uses `with`, which changes the input.
     pub(super) fn find(modules: &[Ref<Module>]) -> Option<Self> {
         let mut has_with = false;
         for module in modules {
@@ -86,8 +86,8 @@ impl Definitions {
         Some(found)
     }
 
-    /// Removes the functions that call a function outside this set, and marks functions that call a function that reads
-    /// the input.
+    /// Removes functions that call a function outside this set. Marks a function as reading the input if it calls one
+    /// that does.
     fn close(&mut self) {
         loop {
             let is_left = |definition: &Definition| {
@@ -166,10 +166,10 @@ impl Definitions {
     }
 }
 
-/// The paths of the rules that modules define.
+/// The paths of the rules that some modules define.
 struct Rules {
     all: BTreeSet<String>,
-    /// The rules that are evaluated wherever they are read, unlike functions and constants.
+    /// The rules that are evaluated again wherever they are read. Functions and constants are not among them.
     evaluated: BTreeSet<String>,
 }
 

@@ -7,7 +7,7 @@ use admittance_sdk::serde_json::{Map, Value, json};
 
 type Object = Map<String, Value>;
 
-/// The permissions of the files of a volume, `0644`.
+/// The default permissions of files in a volume, `0644`.
 const FILE_MODE: u16 = 0o644;
 
 pub(super) fn of_container(container: &mut Object) {
@@ -49,7 +49,7 @@ pub(super) fn of_volume(volume: &mut Object) {
     });
 }
 
-/// Returns the default `imagePullPolicy`: `Always` for the tag `latest`, and for an image with neither tag nor digest.
+/// Returns the default `imagePullPolicy` of an image: `Always` if it has the tag `latest`, or neither tag nor digest.
 fn pull_policy(image: &str) -> &'static str {
     let (name, has_digest) = match image.split_once('@') {
         Some((name, _)) => (name, true),
@@ -89,7 +89,7 @@ fn of_probe(probe: &mut Object) {
     }
 }
 
-/// Sets a field that has no value yet. As in the types of Kubernetes, empty text and zero usually count as no value.
+/// Sets a field that has no value. Empty text and zero usually count as no value, as in the types of Kubernetes.
 fn set(object: &mut Object, field: &str, value: impl Into<Value>) {
     let is_unset = match object.get(field) {
         None | Some(Value::Null) => true,
@@ -101,7 +101,7 @@ fn set(object: &mut Object, field: &str, value: impl Into<Value>) {
     }
 }
 
-/// Changes the object at this path, if there is one.
+/// Changes the object at this path if it exists.
 fn within(object: &mut Object, path: &[&str], change: impl FnOnce(&mut Object)) {
     let mut found = Some(object);
     for field in path {
@@ -112,7 +112,7 @@ fn within(object: &mut Object, path: &[&str], change: impl FnOnce(&mut Object)) 
     }
 }
 
-/// Returns the objects in this list.
+/// Returns the elements of this list that are objects.
 fn objects<'a>(object: &'a mut Object, list: &str) -> impl Iterator<Item = &'a mut Object> {
     let items = object.get_mut(list).and_then(Value::as_array_mut);
     items.into_iter().flatten().filter_map(Value::as_object_mut)

@@ -74,7 +74,8 @@ struct Mount<'a> {
 }
 
 impl Container<'_> {
-    /// Adds the mounts of this container, and the variables that they use, unless OpenKruise injected the container.
+    /// Adds this container's volume mounts to `mounts`, and the variables that they use to `env`. Containers that
+    /// OpenKruise has injected add nothing.
     pub(super) fn share(&self, mounts: &mut Vec<Value>, env: &mut Vec<Value>) -> Result<(), Error> {
         if self.is_injected()? {
             return Ok(());
@@ -89,7 +90,7 @@ impl Container<'_> {
         Ok(())
     }
 
-    /// Adds the raw block devices of this container, unless OpenKruise injected the container.
+    /// Adds this container's raw block devices to `devices`. Containers that OpenKruise has injected add nothing.
     pub(super) fn share_devices(&self, devices: &mut Vec<Value>) -> Result<(), Error> {
         if !self.is_injected()? {
             for raw in self.volume_devices.iter().flatten() {
@@ -109,7 +110,7 @@ impl Container<'_> {
         Ok(false)
     }
 
-    /// Returns the variable of this name, as it is written.
+    /// Returns the container's environment variable of this name, exactly as it is written.
     pub(super) fn variable(&self, name: &str) -> Result<Option<Value>, Error> {
         for raw in self.env.iter().flatten() {
             if parse::<Variable<'_>>(raw)?.name.as_str() == name {
@@ -129,7 +130,7 @@ pub(super) fn text<'a>(texts: Option<&'a Texts<'_>>, key: &str) -> Option<&'a st
     found.next()?.1.as_deref()
 }
 
-/// Returns the names of the variables that a text refers to as `$(NAME)`.
+/// Returns the names of the environment variables to which a text refers in the form `$(NAME)`.
 fn variables(expression: &str) -> impl Iterator<Item = &str> {
     expression.split("$(").skip(1).filter_map(|rest| {
         let (name, _) = rest.split_once(')')?;

@@ -1,4 +1,4 @@
-//! The setting `sidecarSet`, and its parsed form.
+//! The setting `sidecarSet` of the plugin, and its parsed form.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,12 +66,12 @@ pub enum PatchPolicy {
 pub(super) struct Sidecar {
     pub(super) name: String,
     pub(super) place: Place,
-    /// Whether the container gets the mounts of the Pod's own containers.
+    /// Whether the injected container gets the volume mounts of the Pod's own containers.
     pub(super) shares_volumes: bool,
-    /// Whether the container gets the raw block devices of the Pod's own containers.
+    /// Whether the injected container gets the raw block devices of the Pod's own containers.
     pub(super) shares_devices: bool,
     pub(super) transfers: Vec<Transfer>,
-    /// The container before variables and mounts of a Pod are added to it.
+    /// The container as the SidecarSet defines it. Variables and mounts of a Pod are added to a copy.
     pub(super) container: Map<String, Value>,
 }
 
@@ -89,11 +89,11 @@ pub(super) enum Place {
 #[derive(Debug)]
 pub(super) struct Transfer {
     pub(super) source: ContainerName,
-    /// The names of the variables, in the order in which they are copied.
+    /// The names of the environment variables, in the order in which they are copied.
     pub(super) names: BTreeSet<String>,
 }
 
-/// The name of a container.
+/// How the name of a container is given: directly, or by a label or annotation of the Pod.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ContainerName {
     Is(String),
@@ -177,7 +177,7 @@ pub(super) fn named(
 pub(super) struct Reader<'a> {
     taken: BTreeSet<String>,
     volumes: Vec<(String, Value)>,
-    /// The names of the volumes that containers use.
+    /// The names of the volumes that the containers read so far use.
     used: Vec<String>,
     errors: &'a mut SettingsErrors,
 }
@@ -192,14 +192,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the volumes that containers use, in the order of their first uses.
+    /// Returns those volumes that containers use, in the order of their first uses.
     pub(super) fn used(self) -> Vec<(String, Value)> {
         let Self { volumes, used, .. } = self;
         let find = |name: &String| volumes.iter().find(|(volume, _)| volume == name).cloned();
         used.iter().filter_map(find).collect()
     }
 
-    /// Returns the containers of one list; `place` is the default of `podInjectPolicy`.
+    /// Parses the containers of one list. `place` is the default of their `podInjectPolicy`.
     pub(super) fn sidecars(
         &mut self,
         list: &str,
@@ -264,7 +264,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Checks the lists that the injection extends, and records the volumes that a container uses.
+    /// Checks the lists of a container to which the injection adds elements, and records the volumes that the container
+    /// uses.
     fn check_lists(&mut self, container: &Map<String, Value>, at: &Pointer) {
         for key in ["env", "volumeMounts", "volumeDevices"] {
             if !matches!(container.get(key), None | Some(Value::Null | Value::Array(_))) {
@@ -287,7 +288,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Removes a field that only containers of a SidecarSet have, and parses it.
+/// Removes a field that containers have only in a SidecarSet, and parses its value.
 fn part<T: for<'de> Deserialize<'de>>(
     container: &mut Map<String, Value>,
     key: &str,
@@ -304,7 +305,7 @@ fn part<T: for<'de> Deserialize<'de>>(
     }
 }
 
-/// The environment variable by which OpenKruise recognises the containers that it has injected.
+/// The environment variable, with its value, by which OpenKruise recognises the containers that it has injected.
 pub(super) const INJECTED: (&str, &str) = ("IS_INJECTED", "true");
 
 fn mark_as_injected(container: &mut Map<String, Value>) {
@@ -334,13 +335,13 @@ fn transfer(written: WrittenTransfer) -> Result<Transfer, String> {
     })
 }
 
-/// Parses `metadata.labels['key']` or `metadata.annotations['key']`.
+/// Parses a field path of the form `metadata.labels['key']` or `metadata.annotations['key']`.
 fn field(reference: &FieldRef) -> Result<ContainerName, String> {
     let FieldRef {
         api_version,
         field_path,
     } = reference;
-    // OpenKruise uses v1 by default.
+    // An empty version means v1, as in OpenKruise.
     if !matches!(api_version.as_str(), "" | "v1") {
         return Err("`fieldRef.apiVersion` must be v1".to_owned());
     }

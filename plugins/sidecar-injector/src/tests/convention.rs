@@ -7,7 +7,8 @@ use super::*;
 const ASK: &str = "sidecar-injector-webhook.morven.me/inject";
 const DONE: &str = "sidecar-injector-webhook.morven.me/status";
 
-/// Returns the value of `sidecarconfig.yaml` in `deploy/configmap.yaml` of `morvencao/kube-sidecar-injector`.
+/// Returns the value of `sidecarconfig.yaml`, from the file `deploy/configmap.yaml` of
+/// `morvencao/kube-sidecar-injector`.
 fn sidecarconfig() -> Value {
     json!({
         "containers": [{
@@ -45,7 +46,8 @@ fn a_sidecarconfig_is_accepted_as_settings() {
             ),
         ),
         (
-            // istio's and `Andrewmatilde/webhook-injector`'s files also have `initContainers` and `imagePullSecrets`.
+            // The configuration files of istio and of `Andrewmatilde/webhook-injector` have the lists `initContainers`
+            // and `imagePullSecrets` in addition.
             "with the lists of later ones",
             with(
                 sidecarconfig(),
@@ -53,7 +55,7 @@ fn a_sidecarconfig_is_accepted_as_settings() {
             ),
         ),
         (
-            // The containers are from `s1240zsw/centos-packet-agent`, `apigee-remote-service-envoy` and
+            // The next containers are from `s1240zsw/centos-packet-agent`, `apigee-remote-service-envoy` and
             // `network-delay-sidecar`.
             "containers alone, with what else they have",
             json!({"containers": [
@@ -123,7 +125,7 @@ fn missing_image_pull_secrets_are_added() {
     assert_eq!(places, ["/imagePullSecrets/1", "/imagePullSecrets/2"]);
 }
 
-/// kube-sidecar-injector has injected by default since its commit 612007d of 2022.
+/// kube-sidecar-injector injects by default since its commit 612007d of 2022. Before, workloads had to opt in.
 #[test]
 fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
     let usual = json!({});
@@ -164,7 +166,8 @@ fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
             json!({ASK: "yes", DONE: "failed"}),
             [true, true, true, true, true, true],
         ),
-        // The plugin's own annotation takes precedence. With the convention `kubeSidecarInjector`, it has no effect.
+        // The plugin's own annotation takes precedence over kube-sidecar-injector's, except with the convention
+        // `kubeSidecarInjector`, where it has no effect.
         (
             json!({ASK: "no", INJECT: "true"}),
             [true, true, true, true, false, false],
@@ -215,14 +218,15 @@ fn system_namespaces_are_not_injected() {
     let opt_in = json!({"mode": "optIn"});
     let whole = json!({"convention": "kubeSidecarInjector"});
     let whole_always = json!({"convention": "kubeSidecarInjector", "mode": "always"});
-    // The columns are the namespace, the settings, the annotations, and whether the plugin injects.
+    // (namespace, settings, annotations, whether the plugin injects)
     let table = [
         ("kube-system", &whole, json!({ASK: "yes"}), false),
         ("kube-public", &whole, json!({ASK: "yes"}), false),
         ("kube-public", &whole_always, json!({}), false),
         ("kube-node-lease", &whole, json!({ASK: "yes"}), true),
         ("shop", &whole, json!({ASK: "yes"}), true),
-        // By default, only the mode and the plugin's own annotation can inject here, not kube-sidecar-injector's.
+        // By default, kube-sidecar-injector's annotation cannot ask for the injection in this namespace; the plugin's
+        // own annotation and the mode can.
         ("kube-system", &usual, json!({ASK: "yes"}), false),
         ("kube-system", &opt_in, json!({ASK: "yes"}), false),
         ("kube-system", &usual, json!({}), true),
@@ -239,14 +243,14 @@ fn system_namespaces_are_not_injected() {
     }
 }
 
-/// The patch of kube-sidecar-injector replaced all annotations with a map of one key.
+/// kube-sidecar-injector's own patch loses annotations, because it replaces all of them with a map of one key.
 #[test]
 fn an_injection_keeps_the_other_annotations() {
     let whole = with(sidecarconfig(), &json!({"convention": "kubeSidecarInjector"}));
     let both = sidecarconfig();
     let list = "sidecar-nginx";
     let odd = json!({"a/b": "1", "c~d": "2", "~1": "3", "e~0/f": "4", "": "5", "g\"h\\i": "6"});
-    // The columns are the name, the settings, the metadata, and the annotations after the injection.
+    // (case, settings, metadata, expected annotations after the injection)
     let table = [
         ("absent metadata", &whole, json!(null), json!({DONE: "injected"})),
         ("absent", &whole, json!({"name": "p"}), json!({DONE: "injected"})),
@@ -344,7 +348,7 @@ fn annotation_names_in_the_settings_take_precedence() {
     let renamed = json!({"annotation": ASK, "statusAnnotation": DONE});
     let added = json!({"annotations": {DONE: "injected"}});
     let other = json!({"convention": "kubeSidecarInjector", "annotation": "x.io/inject", "statusAnnotation": "x.io/status"});
-    // The columns are the settings, the annotations before, and the annotations after, if anything is injected.
+    // (settings, annotations before, expected annotations after or `None` if nothing is injected)
     let table = [
         (
             &renamed,
