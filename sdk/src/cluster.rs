@@ -1,9 +1,9 @@
 //! Reads resources of the control plane, limited to the kinds that the stage grants, and asks what users may do.
 //!
 //! The plugin requests a kind with `capabilities = [cluster("v1/Node")]`; the operator grants it with `allow: {
-//! cluster: ["v1/Node"] }`. Reading a kind that is not granted ends the call. Questions about users need the kind
-//! `authorization.k8s.io/v1/SelfSubjectAccessReview` for the user of the request, and
-//! `authorization.k8s.io/v1/SubjectAccessReview` for any other.
+//! cluster: ["v1/Node"] }`. Reading a kind that is not granted ends the call. Questions about the user of the request
+//! need a grant of the kind `authorization.k8s.io/v1/SelfSubjectAccessReview`, and questions about another user of the
+//! kind `authorization.k8s.io/v1/SubjectAccessReview`.
 //!
 //! There is no control plane in native builds: every function returns [`Error::Unavailable`], unless a test provides
 //! objects with [`testing::with_cluster`](crate::testing::with_cluster) and permissions with
@@ -24,7 +24,7 @@ use crate::testing::cluster as source;
 
 pub use crate::bindings::admittance::plugin::cluster::Access;
 
-/// The reasons why a call fails.
+/// Why a call to the control plane fails.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -120,13 +120,13 @@ impl List {
         })
     }
 
-    /// Lists only the objects of a namespace.
+    /// Limits the list to the objects of a namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.0.namespace = Some(namespace.into());
         self
     }
 
-    /// Selects only objects whose labels match: `app=web,tier!=cache`.
+    /// Limits the list to objects whose labels match the selector: `app=web,tier!=cache`.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.0.label_selector = selector.into();
         self
@@ -140,13 +140,14 @@ impl List {
         self
     }
 
-    /// Sets the maximum number of objects in memory at once. The default is 500, and more are not possible.
+    /// Sets the maximum number of objects that are in memory at once. The default is 500, which is also the maximum.
     pub fn page_size(mut self, objects: u32) -> Self {
         self.0.limit = objects;
         self
     }
 
-    /// Returns the objects. Each page is read when it is needed. After an error, there are no further items.
+    /// Returns an iterator over the objects of the list. Each page is read when it is needed. After an error, the
+    /// iterator ends.
     pub fn objects<T: DeserializeOwned>(self) -> Objects<T> {
         Objects {
             next: Some(self.0),
@@ -156,7 +157,7 @@ impl List {
     }
 }
 
-/// The objects of a [`List`].
+/// An iterator over the objects of a [`List`].
 #[derive(Debug)]
 pub struct Objects<T> {
     /// The request for the next page, if there may be one.

@@ -1,4 +1,4 @@
-//! The reasons why `admit` fails.
+//! The reasons why `admit` fails without a verdict.
 
 use std::fmt;
 
@@ -10,11 +10,11 @@ use crate::{cluster, http};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Document {
-    /// `request.object`.
+    /// The document `request.object`.
     Object,
-    /// `request.old-object`.
+    /// The document `request.old-object`.
     OldObject,
-    /// `request.options`.
+    /// The document `request.options`.
     Options,
 }
 
@@ -40,21 +40,21 @@ pub enum Error {
     Read {
         /// The document that cannot be parsed.
         document: Document,
-        /// The path of the value that cannot be parsed.
+        /// The path of the invalid value in the document.
         pointer: PointerBuf,
-        /// The problem with the value.
+        /// The problem with the invalid value.
         message: String,
     },
     /// A value of the plugin cannot be serialized as JSON.
     #[error("the value for \"{pointer}\" cannot be serialized as JSON: {source}")]
     Write {
-        /// The path in the object at which the patch should set the value.
+        /// The path in the object at which the patch should have set the value.
         pointer: PointerBuf,
         /// The error of the serializer.
         source: serde_json::Error,
     },
-    /// A typed change cannot be converted to a patch, because parsing the object as the type drops or adds elements of
-    /// a list.
+    /// A typed change cannot be converted to a patch, because the plugin's type drops or adds elements of a list when
+    /// the object is parsed.
     #[error(
         "no patch can be built for the list at \"{pointer}\": it has {original} elements, but {read} in the plugin's type; \
          parse all of them, or build the patch with `Patch`"
@@ -67,13 +67,13 @@ pub enum Error {
         /// The number of elements of the list after the object is parsed as the plugin's type.
         read: usize,
     },
-    /// The control plane's resources could not be read.
+    /// The plugin could not read resources of the control plane.
     #[error(transparent)]
     Cluster(#[from] cluster::Error),
-    /// An HTTP request failed.
+    /// An HTTP request of the plugin failed.
     #[error(transparent)]
     Http(#[from] http::Error),
-    /// An error of the plugin itself.
+    /// An error that the plugin itself reports.
     #[error("{0}")]
     Plugin(Box<dyn std::error::Error + Send + Sync>),
 }

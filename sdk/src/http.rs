@@ -10,26 +10,26 @@ use crate::bindings::admittance::plugin::http as contract;
 
 pub use crate::bindings::admittance::plugin::http::Response;
 
-/// The reasons why there is no response.
+/// Why an HTTP request has no response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The host does not send requests for plugins.
+    /// The host does not send HTTP requests for plugins.
     #[error("HTTP requests are unavailable: {0}")]
     Unavailable(String),
     /// The request is invalid; the text says why.
     #[error("the request is invalid: {0}")]
     Invalid(String),
-    /// The connection failed or broke; the text says where.
+    /// The connection to the server failed or broke; the text says where.
     #[error("the server is unreachable: {0}")]
     Unreachable(String),
-    /// There was no response within nine tenths of the time that was left for the call.
+    /// The server did not respond within nine tenths of the time that was left for the call.
     #[error("timeout: the server did not respond in time")]
     Timeout,
     /// The response was larger than this limit of the host, in bytes.
     #[error("the response is larger than the limit of {0} bytes")]
     TooLarge(u64),
-    /// The body cannot be parsed as the plugin's type.
+    /// The body of the response cannot be parsed as the plugin's type.
     #[error("the response cannot be parsed as the plugin's type: {0}")]
     Read(String),
 }
@@ -53,7 +53,8 @@ pub enum Error {
 pub struct Request(contract::Request);
 
 impl Request {
-    /// Builds a request with any method to an absolute URL: `https`, or `http` for a loopback address.
+    /// Builds a request with any method to an absolute URL. Its scheme is `https`, or `http` if the address is on
+    /// loopback.
     pub fn new(method: impl Into<String>, url: impl Into<String>) -> Self {
         Self(contract::Request {
             method: method.into(),
@@ -73,14 +74,14 @@ impl Request {
         Self::new("POST", url)
     }
 
-    /// Adds a header. The host sets `host`, `content-length`, hop-by-hop headers and the header of a granted
-    /// credential: a request that sets one of these headers is invalid.
+    /// Adds a header. A request is invalid if it sets a header that the host sets: `host`, `content-length`, hop-by-hop
+    /// headers and the header of a granted credential.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.0.headers.push((name.into(), value.into()));
         self
     }
 
-    /// Sets the body.
+    /// Sets the body of the request.
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.0.body = body.into();
         self
@@ -103,7 +104,7 @@ impl Request {
 }
 
 impl Response {
-    /// Returns the body, parsed as JSON.
+    /// Returns the body of the response, parsed as JSON.
     ///
     /// # Errors
     /// Fails if the body cannot be parsed as the type.

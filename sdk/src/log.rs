@@ -1,4 +1,4 @@
-//! Lines for the operator's log.
+//! Writes lines to the operator's log.
 //!
 //! Within the sandbox, lines go to the host, which adds the plugin's name and the request's uid, and drops lines beyond
 //! the limit of a call. In native builds they go to standard error.
@@ -15,7 +15,7 @@ use crate::bindings::wasi::logging::logging;
 
 pub use crate::bindings::wasi::logging::logging::Level;
 
-/// Logs one line. `context` is a short category to filter by; the macros use the module path.
+/// Logs one line. `context` is a short category, by which an operator can filter lines. The macros use the module path.
 pub fn log(level: Level, context: &str, message: &str) {
     if cfg!(target_family = "wasm") {
         logging::log(level, context, message);
@@ -33,7 +33,7 @@ macro_rules! __log {
     };
 }
 
-/// Returns a formatted line; a string without arguments is not copied.
+/// Formats a log line. If it has no arguments, the text is not copied.
 #[doc(hidden)]
 pub fn line(text: std::fmt::Arguments<'_>) -> std::borrow::Cow<'static, str> {
     match text.as_str() {
@@ -63,8 +63,8 @@ levels! {$
     __debug as debug: Debug;
     /// Logs something that an operator may want to know. Takes the arguments of `format!`.
     __info as info: Info;
-    /// Logs something unexpected that did not stop the work. Takes the arguments of `format!`.
+    /// Logs something unexpected in spite of which the plugin could go on. Takes the arguments of `format!`.
     __warn as warn: Warn;
-    /// Logs something that stopped this piece of work. Takes the arguments of `format!`.
+    /// Logs an error that stopped what the plugin was doing. Takes the arguments of `format!`.
     __error as error: Error;
 }

@@ -1,4 +1,4 @@
-//! Applies a change of a partial value to the whole value.
+//! Applies a change that was made to a partial value to the whole value.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,14 @@ use serde_json::{Map, Value};
 
 use crate::Error;
 
-/// The maximum number of comparisons for pairing the elements of two lists. Lists that need more are paired by index.
+/// The maximum number of comparisons for matching the elements of two lists. Elements of lists that need more are
+/// matched by index.
 const COMPARISONS: usize = 1 << 18;
 
 /// Returns `original` with the change that leads from `before` to `after`.
 ///
-/// `before` is `original`, parsed as some type and serialized again. So fields may be missing or have defaults. Values
-/// that are equal in `before` and `after` keep the form that they have in `original`.
+/// `before` is `original`, parsed as some type and serialized again, so that fields may be missing or have defaults.
+/// Values that are equal in `before` and `after` keep the form that they have in `original`.
 pub(crate) fn rebase(original: &Value, before: &Value, after: Value) -> Result<Value, Error> {
     value(original, before, after, &mut PointerBuf::new())
 }
@@ -97,7 +98,8 @@ fn array(
     Ok(merged)
 }
 
-/// For each element of `after`, returns the index in `before` of the element from which it was made.
+/// Returns for each element of `after` the index in `before` of the element from which it was made; `None` for a new
+/// element.
 fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     if let (Some(before), Some(after)) = (names(before), names(after)) {
         return after
@@ -106,8 +108,8 @@ fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
             .collect();
     }
     let mut sources = vec![None; after.len()];
-    // If the number of elements between two unchanged elements is still the same, the elements between them were
-    // changed in place.
+    // Between two unchanged elements, if the number of elements is the same before and after, they were changed in
+    // place.
     let mut from = 0;
     let mut to = 0;
     for (old, new) in common(before, after)
@@ -127,7 +129,7 @@ fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     sources
 }
 
-/// Returns the names of the elements, if all are objects with a unique name.
+/// Returns the names of the elements of a list, if all are objects with a unique name.
 fn names(list: &[Value]) -> Option<Vec<&str>> {
     let names: Vec<&str> = list
         .iter()
@@ -137,7 +139,7 @@ fn names(list: &[Value]) -> Option<Vec<&str>> {
     (distinct.len() == names.len()).then_some(names)
 }
 
-/// Returns a longest common subsequence, as pairs of indexes in ascending order.
+/// Returns a longest common subsequence of two lists, as pairs of indexes in ascending order.
 fn common(before: &[Value], after: &[Value]) -> Vec<(usize, usize)> {
     let width = after.len() + 1;
     if before.len().saturating_mul(width) > COMPARISONS {

@@ -27,10 +27,10 @@ use crate::Error;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Patch {
-    /// The JSON list without its closing bracket; empty if there are no operations.
+    /// The JSON text of the patch without the closing bracket of its list; empty if there are no operations.
     text: String,
-    /// The paths where [`Patch::ensure_object`] and [`Patch::ensure_array`] created a value, so that they do not create
-    /// it again.
+    /// The paths at which [`Patch::ensure_object`] and [`Patch::ensure_array`] have created a value. They do not create
+    /// it a second time.
     made: Vec<PointerBuf>,
 }
 
@@ -40,7 +40,7 @@ impl Patch {
         Self::default()
     }
 
-    /// Returns whether there are no operations.
+    /// Returns whether the patch has no operations.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
@@ -58,7 +58,7 @@ impl Patch {
         self.with_value("add", path.as_ref(), value)
     }
 
-    /// Replaces a value that must exist.
+    /// Replaces the value at a path. The value must exist.
     ///
     /// # Errors
     /// Fails if the value cannot be serialized as JSON.
@@ -82,7 +82,7 @@ impl Patch {
         self.with_value("test", path.as_ref(), value)
     }
 
-    /// Removes a value that must exist.
+    /// Removes the value at a path. The value must exist.
     pub fn remove(&mut self, path: impl AsRef<Pointer>) -> &mut Self {
         self.begin("remove", path.as_ref());
         self.text.push('}');
@@ -99,13 +99,14 @@ impl Patch {
         self.with_source("copy", from.as_ref(), path.as_ref())
     }
 
-    /// Creates an empty object at a path unless it exists. `exists` says whether the request's object has an object at
-    /// this path (`null` does not count). Calling this method again for the same path does nothing.
+    /// Creates an empty object at a path unless there is one. `exists` says whether the request's object has an object
+    /// at this path (`null` does not count). Calling this method again for the same path does nothing.
     pub fn ensure_object(&mut self, path: impl AsRef<Pointer>, exists: bool) -> &mut Self {
         self.ensure(path.as_ref(), exists, "{}")
     }
 
-    /// Creates an empty list at a path unless it exists, like [`Patch::ensure_object`].
+    /// Creates an empty list at a path unless there is one, in the same way as [`Patch::ensure_object`] does for
+    /// objects.
     pub fn ensure_array(&mut self, path: impl AsRef<Pointer>, exists: bool) -> &mut Self {
         self.ensure(path.as_ref(), exists, "[]")
     }
@@ -136,7 +137,7 @@ impl Patch {
         path: &Pointer,
         value: &(impl Serialize + ?Sized),
     ) -> Result<&mut Self, Error> {
-        // The value is serialized before anything is appended, so that an error leaves the patch unchanged.
+        // The value is serialized before the operation is appended, so that an error leaves the patch unchanged.
         let value = serde_json::to_string(value).map_err(|source| Error::Write {
             pointer: path.to_owned(),
             source,
@@ -165,7 +166,8 @@ impl Patch {
     }
 }
 
-/// Writes a JSON string. Paths seldom need escapes.
+/// Appends a text as a JSON string. Paths seldom need escapes, so a path without special characters is copied as a
+/// whole.
 fn push_string(text: &mut String, string: &str) {
     text.push('"');
     if string

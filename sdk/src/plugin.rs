@@ -34,7 +34,7 @@ pub trait Plugin: Sized + Send + Sync + 'static {
     /// [`Response::deny`].
     fn admit(&self, request: &Request) -> Result<Response, Error>;
 
-    /// Allocates what the first request would otherwise have to allocate.
+    /// Prepares memory, such as caches, that the first request would otherwise have to prepare.
     ///
     /// Called at the end of `configure`. Every call starts with a copy of the memory after this function, so a cache
     /// that is filled here is full from the first request on. The sample is the CREATE of a Pod of about 1 kB. Most
@@ -45,7 +45,7 @@ pub trait Plugin: Sized + Send + Sync + 'static {
     }
 }
 
-/// The description of a plugin. [`#[plugin]`](macro@crate::plugin) implements it.
+/// Gives the description of a plugin. [`#[plugin]`](macro@crate::plugin) implements it.
 pub trait Describe {
     /// Returns the plugin's name, version, summary, resources and capabilities, and the schema of its settings.
     fn describe() -> Description;
@@ -57,13 +57,13 @@ pub fn settings_schema<P: Plugin>() -> Option<String> {
     P::Settings::schema()
 }
 
-/// A plugin that can be configured once in each instance of the component.
+/// A plugin, which `configure` adds once in each instance of the component.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Configured<P>(OnceLock<P>);
 
 impl<P: Plugin> Configured<P> {
-    /// Creates a value without a plugin; `configure` adds the plugin.
+    /// Creates a value that contains no plugin until `configure` adds it.
     #[expect(clippy::new_without_default, reason = "only constructed in a static")]
     pub const fn new() -> Self {
         Self(OnceLock::new())

@@ -33,7 +33,7 @@ macro_rules! pointer {
     }};
 }
 
-/// Converts a `serde_path_to_error` path to a pointer, up to the first segment that is unknown.
+/// Converts a path of `serde_path_to_error` to a JSON Pointer, up to the first segment of the path that is unknown.
 pub(crate) fn from_path(path: &serde_path_to_error::Path) -> PointerBuf {
     use serde_path_to_error::Segment;
     let mut pointer = PointerBuf::new();
@@ -42,14 +42,14 @@ pub(crate) fn from_path(path: &serde_path_to_error::Path) -> PointerBuf {
             Segment::Seq { index } => pointer.push_back(*index),
             Segment::Map { key } => pointer.push_back(key.as_str()),
             Segment::Enum { variant } => pointer.push_back(variant.as_str()),
-            // Serde buffered the value (it is untagged or flattened), so the rest of the path is unknown.
+            // For untagged and flattened values, serde loses the path below them, so the pointer ends here.
             Segment::Unknown => break,
         }
     }
     pointer
 }
 
-/// Returns the message of `serde_json` without its line and column, which do not refer to the operator's file.
+/// Returns the message of `serde_json` without its line and column, because these do not refer to the operator's file.
 pub(crate) fn message(error: &serde_json::Error) -> String {
     let mut message = error.to_string();
     if error.line() > 0

@@ -36,8 +36,8 @@ fn read_fields<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, Unreadable
     }
 }
 
-/// The error for a document that `serde_json` has to read instead. `serde_json` then reports the mistake, if there is
-/// one.
+/// The error for a document that this reader cannot read. `serde_json` then reads the document again, and reports the
+/// mistake if there is one.
 #[derive(Debug)]
 struct Unreadable;
 
@@ -62,7 +62,7 @@ struct Cursor<'de> {
 }
 
 impl<'de> Cursor<'de> {
-    /// Skips white space, and returns the next byte without moving past it.
+    /// Skips white space, and returns the byte after it without moving past that byte.
     fn next_byte(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
         while let b' ' | b'\n' | b'\r' | b'\t' = bytes.get(self.position)? {
@@ -79,7 +79,7 @@ impl<'de> Cursor<'de> {
         Ok(())
     }
 
-    /// Moves past a value, and returns its text.
+    /// Moves past a JSON value, and returns the text of the value.
     fn value(&mut self) -> Result<&'de str, Unreadable> {
         let first = self.next_byte().ok_or(Unreadable)?;
         let start = self.position;
@@ -135,7 +135,7 @@ impl<'de> Cursor<'de> {
         self.value().map(serde_json::Deserializer::from_str)
     }
 
-    /// Reads the items between two brackets.
+    /// Reads the items of an object or list with `read`, and moves past its brackets.
     fn nested<T>(
         &mut self,
         [open, close]: [u8; 2],
@@ -159,8 +159,8 @@ impl<'de> Cursor<'de> {
 
 /// Returns the position after the string whose content begins at `position`, and whether the string contains escapes.
 ///
-/// Compares eight bytes at a time. `zeros` marks the bytes of a difference that are zero. The subtraction borrows at a
-/// zero byte, so higher bytes may be marked although they are not zero; but the lowest marked byte always is zero.
+/// Compares eight bytes at a time: where a byte is equal to the quote, the difference is zero. `zeros` marks zero
+/// bytes. It may also mark higher bytes after the first zero, but only the lowest marked byte is used.
 #[inline]
 fn string_end(bytes: &[u8], mut position: usize) -> Result<(usize, bool), Unreadable> {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
@@ -178,7 +178,7 @@ fn string_end(bytes: &[u8], mut position: usize) -> Result<(usize, bool), Unread
             }
             position += found.trailing_zeros() as usize / 8;
         }
-        // The last bytes are compared one by one.
+        // The last bytes of the text, fewer than eight, are compared one by one.
         match bytes.get(position).ok_or(Unreadable)? {
             b'"' => return Ok((position + 1, has_escapes)),
             b'\\' => {
@@ -238,7 +238,7 @@ impl<'de> Deserializer<'de> for &mut Cursor<'de> {
         self.deserialize_map(visitor)
     }
 
-    /// `serde_json` deserializes its `RawValue` as a newtype structure with a private name, which begins with `$`.
+    /// `serde_json` deserializes a `RawValue` as a newtype structure. Its name is private, but begins with `$`.
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -268,7 +268,7 @@ impl<'de> Deserializer<'de> for &mut Cursor<'de> {
     }
 }
 
-/// The members of an object or the elements of a list.
+/// The members of an object or the elements of a list that is being read.
 struct Items<'a, 'de> {
     cursor: &'a mut Cursor<'de>,
     close: u8,
@@ -276,7 +276,7 @@ struct Items<'a, 'de> {
 }
 
 impl Items<'_, '_> {
-    /// Moves to the next item. Returns false at the closing bracket.
+    /// Moves to the next item of the object or list. Returns false at the closing bracket.
     fn advance(&mut self) -> Result<bool, Unreadable> {
         if self.cursor.next_byte() == Some(self.close) {
             return Ok(false);
@@ -371,7 +371,7 @@ mod tests {
         whole: Option<&'a RawValue>,
     }
 
-    /// Valid and invalid documents, with every kind of value that a view can have.
+    /// Valid and invalid documents. They contain every kind of value that a view can have.
     const DOCUMENTS: &[&str] = &[
         "{}",
         "null",
@@ -426,7 +426,8 @@ mod tests {
             check::<Value>(text);
             check::<Option<BTreeMap<String, Value>>>(text);
             let raw = |raw: Raw<'_>| raw.whole.map(ToString::to_string);
-            // In an invalid document, the mistake may be in a skipped value, where it goes unnoticed.
+            // Only documents that `serde_json` accepts are compared, because a mistake in a skipped value goes
+            // unnoticed here.
             if let Ok(expected) = serde_json::from_str(text).map(raw) {
                 assert_eq!(from_json(text).map(raw).ok(), Some(expected), "{text}");
             }
@@ -464,7 +465,7 @@ mod tests {
     #[test]
     fn the_end_of_a_string_is_found_at_each_position() {
         for length in 0..40 {
-            // 0x21 and 0x23 are one less and one more than a quote. 0xa2 differs from a quote in the highest bit.
+            // 0x21 and 0x23 are one less and one more than a quote, and 0xa2 differs from a quote in the highest bit.
             for other in [0x21, 0x23, 0x5b, 0x5d, 0xa2, 0xdc] {
                 let mut bytes = vec![other; length];
                 assert!(string_end(&bytes, 0).is_err());

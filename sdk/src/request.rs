@@ -50,7 +50,7 @@ use crate::{Error, Response, merge, pointer, reader};
 pub struct Request(types::Request);
 
 impl Request {
-    /// Identifies this request in logs and traces.
+    /// Returns the uid, which identifies this request in logs and traces.
     pub fn uid(&self) -> &str {
         &self.0.uid
     }
@@ -65,22 +65,22 @@ impl Request {
         &self.0.kind
     }
 
-    /// Returns the resource type.
+    /// Returns the resource type to which the request was sent.
     pub fn resource(&self) -> &GroupVersionResource {
         &self.0.resource
     }
 
-    /// Returns the subresource, such as `status` or `scale`; absent for the resource itself.
+    /// Returns the subresource, such as `status` or `scale`; `None` for the resource itself.
     pub fn subresource(&self) -> Option<&str> {
         self.0.subresource.as_deref()
     }
 
-    /// Returns the object's name; absent if the control plane has not generated it yet.
+    /// Returns the object's name; `None` if the control plane has not generated it yet.
     pub fn name(&self) -> Option<&str> {
         Some(self.0.name.as_str()).filter(|name| !name.is_empty())
     }
 
-    /// Returns the namespace; absent for a cluster-scoped resource.
+    /// Returns the object's namespace; `None` for a cluster-scoped resource.
     pub fn namespace(&self) -> Option<&str> {
         self.0.namespace.as_deref()
     }
@@ -90,7 +90,7 @@ impl Request {
         &self.0.user
     }
 
-    /// Returns whether this is a dry run, whose result is not stored: a plugin must not cause side effects.
+    /// Returns whether this is a dry run. Its result is not stored, so a plugin must not cause side effects.
     pub fn dry_run(&self) -> bool {
         self.0.dry_run
     }
@@ -120,7 +120,7 @@ impl Request {
         self.read(Document::Options)
     }
 
-    /// Returns the whole object as a tree. Several times slower than [`Request::object`] with a type.
+    /// Returns the whole object as a tree. This takes several times as long as [`Request::object`] with a type.
     ///
     /// # Errors
     /// Fails if the object is not JSON, or is nested deeper than 128 levels.
@@ -128,12 +128,12 @@ impl Request {
         self.object()
     }
 
-    /// Returns the object's JSON text.
+    /// Returns the JSON text of the object.
     pub fn object_json(&self) -> Option<&str> {
         self.0.object.as_deref()
     }
 
-    /// Returns the old object's JSON text.
+    /// Returns the JSON text of the old object.
     pub fn old_object_json(&self) -> Option<&str> {
         self.0.old_object.as_deref()
     }
@@ -234,7 +234,7 @@ fn tree(object: &impl Serialize) -> Result<Value, Error> {
     })
 }
 
-/// A type that a document of the request can be parsed as, such as a type with [`#[view]`](macro@crate::view).
+/// A type as which a document of the request can be parsed, such as a type with [`#[view]`](macro@crate::view).
 #[diagnostic::on_unimplemented(
     message = "the request cannot be read as `{Self}`",
     label = "put `#[view]` on `{Self}`, and on the types of its fields",
@@ -245,8 +245,8 @@ pub trait View<'de>: Deserialize<'de> {}
 #[diagnostic::do_not_recommend]
 impl<'de, T: Deserialize<'de>> View<'de> for T {}
 
-/// Finds the position of an error by parsing again with path tracking, so that tracking costs nothing for valid
-/// documents.
+/// Returns an error with the position of the mistake. To find it, the text is parsed again with path tracking, which
+/// therefore costs nothing for valid documents.
 #[cold]
 fn explain<'a, T: Deserialize<'a>>(document: Document, text: &'a str, error: &serde_json::Error) -> Error {
     let pointer =

@@ -30,13 +30,13 @@ impl Denial {
         }
     }
 
-    /// Sets the HTTP status, from 400 to 599. The host replaces anything else with 403.
+    /// Sets the HTTP status of the denial, from 400 to 599. The host replaces any other status with 403.
     pub fn code(mut self, code: u16) -> Self {
         self.code = code;
         self
     }
 
-    /// Sets the reason, a machine-readable CamelCase word.
+    /// Sets the reason of the denial, a CamelCase word for programs.
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = reason.into();
         self
@@ -102,14 +102,14 @@ impl Response {
         Ok(Self::new(Verdict::Replace(text)))
     }
 
-    /// Adds a warning for the client that sent the request. The warning is returned even if the request is allowed.
+    /// Adds a warning for the client that sent the request. The client gets it even if the request is allowed.
     pub fn warn(mut self, warning: impl Into<String>) -> Self {
         self.0.warnings.push(warning.into());
         self
     }
 
-    /// Adds an annotation for the audit log. The key may contain letters, digits, `-`, `_` and `.`; every other
-    /// character becomes `_`.
+    /// Adds an annotation for the audit log. The key may contain letters, digits, `-`, `_` and `.`; any other character
+    /// is replaced with `_`.
     pub fn audit(mut self, key: &str, value: impl Into<String>) -> Self {
         let key = key
             .chars()

@@ -11,8 +11,9 @@ use crate::pointer;
 
 pub use crate::bindings::admittance::plugin::types::SettingsError;
 
-/// A type that can be the settings of a plugin, such as a type with [`#[settings]`](macro@crate::settings). The
-/// required traits are not supertraits, because the compiler would name them in errors instead of this trait.
+/// A type that can be the settings of a plugin, such as a type with [`#[settings]`](macro@crate::settings). The traits
+/// that a type must implement are not supertraits of this one, because then the compiler's errors would name them
+/// instead of this trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the settings of a plugin",
     label = "put `#[settings]` on `{Self}`",
@@ -54,7 +55,7 @@ impl SettingsError {
         &self.pointer
     }
 
-    /// Returns the problem, and how to fix it.
+    /// Returns the message of the mistake: the problem, and how to fix it.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -86,7 +87,7 @@ impl SettingsErrors {
         Self::default()
     }
 
-    /// Returns a single mistake: `Err(SettingsErrors::one(pointer!["registry"], "..."))`.
+    /// Returns a list with one mistake: `Err(SettingsErrors::one(pointer!["registry"], "..."))`.
     pub fn one(pointer: impl AsRef<Pointer>, message: impl Into<String>) -> Self {
         let mut errors = Self::new();
         errors.push(pointer, message);
@@ -116,7 +117,7 @@ impl SettingsErrors {
         self.0.iter()
     }
 
-    /// Returns `Ok` if there are no mistakes. End a validation with `errors.check()?`.
+    /// Returns `Ok` if there are no mistakes, and otherwise the list. End a validation with `errors.check()?`.
     pub fn check(self) -> Result<(), Self> {
         if self.is_empty() { Ok(()) } else { Err(self) }
     }

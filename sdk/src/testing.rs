@@ -81,7 +81,7 @@ pub fn connect(options: impl fmt::Display) -> RequestBuilder {
     RequestBuilder::new(Operation::Connect, Some(options.to_string()), None)
 }
 
-/// Builds a request.
+/// Builds a request for a test.
 #[derive(Debug)]
 #[must_use = "a request does nothing until a plugin admits it"]
 pub struct RequestBuilder(Request);
@@ -123,32 +123,32 @@ impl RequestBuilder {
         Self(request)
     }
 
-    /// Sets the namespace.
+    /// Sets the namespace of the object.
     pub fn namespace(self, namespace: impl Into<String>) -> Self {
         self.with(|contract| contract.namespace = Some(namespace.into()))
     }
 
-    /// Sets the name.
+    /// Sets the name of the object.
     pub fn name(self, name: impl Into<String>) -> Self {
         self.with(|contract| contract.name = name.into())
     }
 
-    /// Sets the name of the user.
+    /// Sets the name of the user who sends the request.
     pub fn user(self, username: impl Into<String>) -> Self {
         self.with(|contract| contract.user.username = username.into())
     }
 
-    /// Sets the groups of the user.
+    /// Sets the groups of the user who sends the request.
     pub fn groups<G: Into<String>>(self, groups: impl IntoIterator<Item = G>) -> Self {
         self.with(|contract| contract.user.groups = groups.into_iter().map(Into::into).collect())
     }
 
-    /// Sets the plural resource name; by default it is the kind in lower case with an `s`.
+    /// Sets the plural name of the resource. The default is the kind in lower case with an `s`.
     pub fn resource(self, resource: impl Into<String>) -> Self {
         self.with(|contract| contract.resource.resource = resource.into())
     }
 
-    /// Sets the subresource: `status`, `scale`, ...
+    /// Sets the subresource, such as `status` or `scale`.
     pub fn subresource(self, subresource: impl Into<String>) -> Self {
         self.with(|contract| contract.subresource = Some(subresource.into()))
     }
@@ -219,7 +219,7 @@ impl RequestBuilder {
     }
 }
 
-/// The outcome of a request.
+/// The outcome of a request in a test: the response, and the object after the response was applied.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     object: Option<Value>,
@@ -230,12 +230,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns the object after the verdict; unchanged if it was `allow` or `deny`.
+    /// Returns the object after the response was applied. It is unchanged if the verdict was `allow` or `deny`.
     pub fn object(&self) -> Option<&Value> {
         self.object.as_ref()
     }
 
-    /// Returns the value at a JSON Pointer in the object after the verdict.
+    /// Returns the value at a JSON Pointer in the object after the response was applied.
     pub fn at(&self, pointer: &str) -> Option<&Value> {
         self.object.as_ref()?.pointer(pointer)
     }
@@ -250,17 +250,17 @@ impl Outcome {
         self.denial.as_ref()
     }
 
-    /// Returns whether the request is allowed, changed or not.
+    /// Returns whether the request is allowed, with or without a change.
     pub fn is_allowed(&self) -> bool {
         self.denial.is_none()
     }
 
-    /// Returns the warnings for the client.
+    /// Returns the warnings that the client gets.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Returns the audit annotations.
+    /// Returns the annotations for the audit log.
     pub fn audit_annotations(&self) -> &[(String, String)] {
         &self.audit_annotations
     }

@@ -1,4 +1,4 @@
-//! Strings that borrow from the request if possible.
+//! Strings that borrow from the request if they contain no escapes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -30,7 +30,7 @@ use serde::ser::{Serialize, Serializer};
 pub struct Text<'a>(Cow<'a, str>);
 
 impl<'a> Text<'a> {
-    /// Returns the content as a string slice.
+    /// Returns the content of the string as a slice.
     pub fn as_str(&self) -> &str {
         &self.0
     }

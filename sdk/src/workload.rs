@@ -1,4 +1,4 @@
-//! Finds the containers in every kind of object that has some.
+//! Finds the containers in every kind of object that contains containers.
 //!
 //! | object | pod template |
 //! |---|---|
@@ -43,7 +43,7 @@ pub use shape::{Container, ImagePullSecret, TextMap, Volume};
 
 use crate::{Document, Error, Request, pointer};
 
-/// The pod templates of an object.
+/// An object that contains pod templates, and these templates.
 #[derive(Debug)]
 pub struct Workload<'a> {
     annotations: Option<TextMap<'a>>,
@@ -59,7 +59,7 @@ pub struct PodTemplate<'a> {
     ///
     /// A BCS object without metadata in its template uses its own metadata: `/metadata`.
     pub metadata_path: PointerBuf,
-    /// Whether there is an object at `metadata_path`.
+    /// Whether the object has metadata at `metadata_path`.
     pub has_metadata: bool,
     /// The annotations at `metadata_path`, if there are any.
     pub annotations: Option<TextMap<'a>>,
@@ -67,15 +67,15 @@ pub struct PodTemplate<'a> {
     pub labels: Option<TextMap<'a>>,
     /// The path of the pod spec: `/spec/template/spec`.
     pub spec_path: PointerBuf,
-    /// `containers`, absent if there is no such list.
+    /// The list `containers` of the pod spec; `None` if it is absent.
     pub containers: Option<Vec<Container<'a>>>,
-    /// `initContainers`, absent if there is no such list.
+    /// The list `initContainers` of the pod spec; `None` if it is absent.
     pub init_containers: Option<Vec<Container<'a>>>,
-    /// `ephemeralContainers`, absent if there is no such list.
+    /// The list `ephemeralContainers` of the pod spec; `None` if it is absent.
     pub ephemeral_containers: Option<Vec<Container<'a>>>,
-    /// `volumes`, absent if there is no such list.
+    /// The list `volumes` of the pod spec; `None` if it is absent.
     pub volumes: Option<Vec<Volume<'a>>>,
-    /// `imagePullSecrets`, absent if there is no such list.
+    /// The list `imagePullSecrets` of the pod spec; `None` if it is absent.
     pub image_pull_secrets: Option<Vec<ImagePullSecret<'a>>>,
 }
 
@@ -85,7 +85,7 @@ pub struct PodTemplate<'a> {
 /// could be bypassed with another. Kubernetes is case-sensitive, so this is never reported there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misspelt {
-    /// The path of the field, which ends with the misspelt name.
+    /// The path of the misspelt field, with the misspelt name at its end.
     pub path: PointerBuf,
     /// The correct name of the field.
     pub expected: &'static str,
@@ -136,7 +136,7 @@ impl<'a> Workload<'a> {
         self.is_pod
     }
 
-    /// Returns the pod templates. A workload of Kubernetes or BCS has exactly one.
+    /// Returns the pod templates of the object. A workload of Kubernetes or BCS has exactly one.
     pub fn templates(&self) -> &[PodTemplate<'a>] {
         &self.templates
     }
@@ -231,7 +231,7 @@ impl<'a> Workload<'a> {
 }
 
 impl<'a> PodTemplate<'a> {
-    /// Returns the three lists of containers, each as its name and its elements.
+    /// Returns the three lists of containers in the pod template, each with its name.
     pub fn container_lists(&self) -> [(&'static str, &[Container<'a>]); 3] {
         [
             ("containers", self.containers.as_deref().unwrap_or_default()),
@@ -246,7 +246,7 @@ impl<'a> PodTemplate<'a> {
         ]
     }
 
-    /// Returns the value of an annotation of the pod.
+    /// Returns the value of an annotation that the pod template gives to its Pods.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.as_ref()?.get(key)
     }
@@ -292,7 +292,7 @@ impl<'a> PodTemplate<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ControlPlane {
-    /// `apiVersion: v4`, the only version that BCS has.
+    /// The API of BCS, whose only version is `apiVersion: v4`.
     Bcs,
     Kubernetes,
 }
@@ -313,7 +313,7 @@ fn is_pod(request: &Request) -> bool {
     kind.group.is_empty() && kind.version == "v1" && kind.kind == "Pod"
 }
 
-/// Returns whether the control plane itself defines containers for this kind.
+/// Returns whether the object is of a kind for which the control plane itself defines containers.
 fn is_known(request: &Request) -> bool {
     let kind = request.kind();
     let name = kind.kind.as_str();
@@ -328,7 +328,7 @@ fn is_known(request: &Request) -> bool {
     }
 }
 
-/// Returns whether an object that could not be parsed has a list where containers would be.
+/// Returns whether an object that could not be parsed contains a list at a place where containers are expected.
 #[cold]
 fn has_containers(request: &Request, document: Document) -> bool {
     let Ok(Some(object)) = request.read::<Value>(document) else {

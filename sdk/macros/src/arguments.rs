@@ -1,10 +1,10 @@
-//! The arguments of `#[plugin(...)]`.
+//! Parses the arguments of `#[plugin(...)]`.
 
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Ident, LitBool, LitStr, Result, Token};
 
-/// The arguments of the attribute; missing arguments have their defaults.
+/// The arguments of `#[plugin(...)]`. An argument that is missing has its default.
 #[derive(Default)]
 pub(crate) struct Arguments {
     pub(crate) name: Option<LitStr>,
@@ -15,14 +15,14 @@ pub(crate) struct Arguments {
     pub(crate) capabilities: Vec<Capability>,
 }
 
-/// The resources of one group and version.
+/// Resources of one group and version that the plugin supports.
 pub(crate) struct ResourceRule {
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) resources: Vec<String>,
 }
 
-/// A capability that the plugin requests: the variant of the contract's `Capability`, and its text.
+/// A capability that the plugin requests: the name of the variant in the contract's `Capability`, and the text in it.
 pub(crate) struct Capability {
     pub(crate) variant: Ident,
     pub(crate) text: String,
@@ -117,7 +117,7 @@ fn list<T: Parse>(input: ParseStream<'_>) -> Result<Punctuated<T, Token![,]>> {
     Punctuated::parse_terminated(&content)
 }
 
-/// Parses resources such as `v1/pods`. Resources of the same group and version become one rule.
+/// Parses resources such as `v1/pods`. All resources of the same group and version become one rule.
 fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> {
     let mut rules: Vec<ResourceRule> = Vec::new();
     for literal in list {
@@ -156,8 +156,8 @@ fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> 
     Ok(rules)
 }
 
-/// Returns whether the first part of a resource is a version such as `v1`, so that the group is the core group. No
-/// group has such a name.
+/// Returns whether the first part of a resource is a version such as `v1`. No group has such a name, so the resource is
+/// in the core group.
 fn is_version(part: &str) -> bool {
     part.strip_prefix('v')
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))

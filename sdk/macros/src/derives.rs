@@ -10,7 +10,8 @@ pub(crate) fn settings(arguments: TokenStream, item: TokenStream) -> Result<Toke
     let item: DeriveInput = syn::parse2(item)?;
     owned(&item)?;
     let mut attributes = serde_attributes(&item)?;
-    // On enums, `deny_unknown_fields` covers struct variants. On unit and tuple structs, it has no effect.
+    // `deny_unknown_fields` is added where it has an effect: on structs with named fields and, because of struct
+    // variants, on enums.
     let has_fields = match &item.data {
         Data::Struct(data) => matches!(data.fields, syn::Fields::Named(_)),
         Data::Enum(_) => true,
@@ -31,7 +32,7 @@ pub(crate) fn settings(arguments: TokenStream, item: TokenStream) -> Result<Toke
     })
 }
 
-/// Derives `Deserialize`; unknown fields are skipped.
+/// Derives `Deserialize` for a partial view. Unknown fields are skipped.
 pub(crate) fn view(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     no_arguments("view", &arguments)?;
     let item: DeriveInput = syn::parse2(item)?;
@@ -43,7 +44,7 @@ pub(crate) fn view(arguments: TokenStream, item: TokenStream) -> Result<TokenStr
     })
 }
 
-/// Refuses borrowed fields, because settings outlive the text from which they are parsed.
+/// Refuses settings with borrowed fields, because settings outlive the text from which they are parsed.
 fn owned(item: &DeriveInput) -> Result<()> {
     const WHY: &str =
         "settings own their values: use `String` instead of `&str`, and `Vec` instead of a slice";
@@ -89,7 +90,7 @@ fn serde_attributes(item: &DeriveInput) -> Result<Vec<TokenStream>> {
     Ok(attributes)
 }
 
-/// Returns whether the author's `#[serde(...)]` attributes of the type contain this name.
+/// Returns whether this name is in the `#[serde(...)]` attributes that the author has put on the type.
 fn has(item: &DeriveInput, name: &str) -> Result<bool> {
     let mut found = false;
     for attribute in item
@@ -99,7 +100,7 @@ fn has(item: &DeriveInput, name: &str) -> Result<bool> {
     {
         attribute.parse_nested_meta(|meta| {
             found |= meta.path.is_ident(name);
-            // Skips `= value` or `(...)`, which serde validates.
+            // The `= value` or `(...)` after the name is skipped here, because serde checks it.
             if meta.input.peek(syn::Token![=]) {
                 let _: syn::Expr = meta.value()?.parse()?;
             } else if meta.input.peek(syn::token::Paren) {

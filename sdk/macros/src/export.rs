@@ -49,7 +49,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
     })
 }
 
-/// Accepts only `impl Plugin for SomeType`.
+/// Parses an `impl Plugin for SomeType`; anything else is an error.
 fn implementation(item: TokenStream) -> Result<ItemImpl> {
     const RIGHT: &str = "`#[plugin]` must be on `impl Plugin for YourType`";
     let whole = item.clone();
@@ -119,7 +119,7 @@ fn description(arguments: &Arguments) -> TokenStream {
     }
 }
 
-/// Returns the argument, or the value from the author's Cargo.toml.
+/// Returns the argument if it is given; otherwise, the corresponding value of the author's Cargo.toml.
 fn or_else(given: Option<&syn::LitStr>, variable: &str) -> TokenStream {
     match given {
         Some(given) => quote!(#given),

@@ -9,13 +9,14 @@ use serde_json::{Map, Value};
 use crate::UserInfo;
 use crate::bindings::admittance::plugin::cluster::{Access, Action, Error, Page, PageRequest};
 
-/// Decides whether this user may use this verb on this target, in the form that [`with_access`] describes.
+/// A function that decides whether this user may use this verb on this target, which has the form that [`with_access`]
+/// describes.
 type Rule = Rc<dyn Fn(&UserInfo, &str, &str) -> bool>;
 
 thread_local! {
     static OBJECTS: RefCell<Option<Vec<Value>>> = const { RefCell::new(None) };
     static RULE: RefCell<Option<Rule>> = const { RefCell::new(None) };
-    /// The user of the request that is being admitted.
+    /// The user of the request that is being admitted on this thread.
     static USER: RefCell<Option<UserInfo>> = const { RefCell::new(None) };
 }
 
@@ -61,12 +62,12 @@ pub fn with_access<R>(rule: impl Fn(&UserInfo, &str, &str) -> bool + 'static, te
     scoped(&RULE, Some(Rc::new(rule)), test)
 }
 
-/// Runs `admit` with this user as the user of the request.
+/// Runs `admit` as part of a request of this user.
 pub(super) fn with_user<R>(user: &UserInfo, admit: impl FnOnce() -> R) -> R {
     scoped(&USER, Some(user.clone()), admit)
 }
 
-/// Sets a value while `run` runs, and resets it even if `run` panics.
+/// Sets a thread-local value while `run` runs, and resets it even if `run` panics.
 fn scoped<T: 'static, R>(
     place: &'static LocalKey<RefCell<Option<T>>>,
     value: Option<T>,
@@ -150,7 +151,7 @@ pub(crate) fn list_page(request: &PageRequest) -> Result<Page, Error> {
     })
 }
 
-/// Returns the parts of a value at these keys; if there are no keys, the whole value.
+/// Returns those parts of a value that are at these keys, or the whole value if there are no keys.
 fn select(value: &Value, masks: &[&[&str]]) -> Option<Value> {
     if masks.is_empty() || masks.iter().any(|mask| mask.is_empty()) {
         return Some(value.clone());

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::{Container, TextMap};
 use crate::{Error, Text, pointer};
 
-/// A part of a container as unparsed JSON text.
+/// A part of a container, as JSON text that is parsed later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Raw<'a>(&'a str);
 
@@ -87,36 +87,36 @@ impl<'a> Container<'a> {
     }
 }
 
-/// `resources` of a container.
+/// The field `resources` of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Resources<'a> {
-    /// The limits, by the name of the resource, such as `memory`.
+    /// The limits of the container, by the name of the resource, such as `memory`.
     #[serde(borrow)]
     pub limits: Option<Quantities<'a>>,
-    /// The amounts that are reserved for the container, by the name of the resource.
+    /// The amounts of resources that are reserved for the container, by the name of the resource.
     #[serde(borrow)]
     pub requests: Option<Quantities<'a>>,
 }
 
 impl Resources<'_> {
-    /// Returns the limit of a resource as it is written, such as `512Mi`.
+    /// Returns the container's limit of a resource as it is written, such as `512Mi`.
     pub fn limit(&self, resource: &str) -> Option<&str> {
         self.limits.as_ref()?.0.get(resource)
     }
 
-    /// Returns the reserved amount of a resource as it is written, such as `250m`.
+    /// Returns the amount of a resource that is reserved for the container as it is written, such as `250m`.
     pub fn request(&self, resource: &str) -> Option<&str> {
         self.requests.as_ref()?.0.get(resource)
     }
 }
 
-/// Quantities by resource.
+/// Quantities, by the name of the resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Quantities<'a>(TextMap<'a>);
 
 impl<'a> Quantities<'a> {
-    /// Returns the resources with their quantities as they are written.
+    /// Returns the names of the resources, with their quantities as they are written.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter()
     }
@@ -128,12 +128,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for Quantities<'a> {
     }
 }
 
-/// A string, or a number as text. Quantities and ports may be either.
+/// A JSON string, or a JSON number as text. Quantities and ports may be either.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scalar<'a>(Text<'a>);
 
 impl Scalar<'_> {
-    /// Returns the string, or the number as it is written.
+    /// Returns the string, or the number in the form in which it is written.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
@@ -141,7 +141,7 @@ impl Scalar<'_> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Scalar<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Numbers keep the form in which they are written.
+        // The text of the value is read, because a number must keep the form in which it is written.
         let raw = <&RawValue>::deserialize(deserializer)?.get();
         let text = if raw.starts_with('"') {
             serde_json::from_str(raw).map_err(D::Error::custom)?
@@ -161,14 +161,14 @@ pub struct Port<'a> {
     /// The name of the port.
     #[serde(borrow)]
     pub name: Option<Text<'a>>,
-    /// The port in the container.
+    /// The number of the port in the container.
     pub container_port: Option<i64>,
-    /// The port on the node.
+    /// The number of the port on the node.
     pub host_port: Option<i64>,
-    /// The address on the node.
+    /// The address of the node at which the port is reached.
     #[serde(borrow, rename = "hostIP")]
     pub host_ip: Option<Text<'a>>,
-    /// `TCP`, `UDP` or `SCTP`. Default: TCP.
+    /// The protocol of the port: `TCP`, `UDP` or `SCTP`. Default: TCP.
     #[serde(borrow)]
     pub protocol: Option<Text<'a>>,
 }
@@ -183,19 +183,19 @@ pub struct EnvVar<'a> {
     /// The value of the variable, if it is given directly.
     #[serde(borrow)]
     pub value: Option<Text<'a>>,
-    /// The source of the variable's value.
+    /// Where the variable's value comes from, if it is not given directly.
     #[serde(borrow)]
     pub value_from: Option<EnvSource<'a>>,
 }
 
-/// The source of the value of an environment variable.
+/// Where the value of an environment variable comes from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EnvSource<'a> {
-    /// A key of a Secret.
+    /// The key of a Secret that contains the value.
     #[serde(borrow)]
     pub secret_key_ref: Option<KeyRef<'a>>,
-    /// A key of a ConfigMap.
+    /// The key of a ConfigMap that contains the value.
     #[serde(borrow)]
     pub config_map_key_ref: Option<KeyRef<'a>>,
 }
@@ -212,8 +212,8 @@ pub struct KeyRef<'a> {
     pub key: Option<Text<'a>>,
 }
 
-/// The security context of a container. For an absent field, the Pod's field applies, or else the default of the
-/// container runtime.
+/// The security context of a container. If a field is absent, the field of the Pod's security context applies, or else
+/// the default of the container runtime.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SecurityContext<'a> {
@@ -223,7 +223,7 @@ pub struct SecurityContext<'a> {
     pub allow_privilege_escalation: Option<bool>,
     /// Whether the container cannot write to its root file system.
     pub read_only_root_filesystem: Option<bool>,
-    /// Whether the container must run as a user other than root.
+    /// Whether the container must run as another user than root.
     pub run_as_non_root: Option<bool>,
     /// The user ID of the container's processes.
     pub run_as_user: Option<i64>,
@@ -232,7 +232,7 @@ pub struct SecurityContext<'a> {
     /// Changes to the Linux capabilities of the container.
     #[serde(borrow)]
     pub capabilities: Option<Capabilities<'a>>,
-    /// The mount of `/proc`: `Default` or `Unmasked`.
+    /// How `/proc` is mounted in the container: `Default` or `Unmasked`.
     #[serde(borrow)]
     pub proc_mount: Option<Text<'a>>,
     /// The seccomp profile of the container.
@@ -244,22 +244,22 @@ pub struct SecurityContext<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Capabilities<'a> {
-    /// Added capabilities: `NET_ADMIN`.
+    /// The capabilities that the container gets, such as `NET_ADMIN`.
     #[serde(borrow)]
     pub add: Option<Vec<Text<'a>>>,
-    /// Dropped capabilities.
+    /// The capabilities that the container loses.
     #[serde(borrow)]
     pub drop: Option<Vec<Text<'a>>>,
 }
 
-/// A seccomp profile.
+/// The seccomp profile of a container or Pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SeccompProfile<'a> {
-    /// `RuntimeDefault`, `Localhost` or `Unconfined`.
+    /// The kind of profile: `RuntimeDefault`, `Localhost` or `Unconfined`.
     #[serde(borrow, rename = "type")]
     pub kind: Option<Text<'a>>,
-    /// The file of a profile on the node.
+    /// The file of the profile on the node, for the kind `Localhost`.
     #[serde(borrow)]
     pub localhost_profile: Option<Text<'a>>,
 }
@@ -268,30 +268,30 @@ pub struct SeccompProfile<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Probe<'a> {
-    /// An HTTP request to the container.
+    /// The HTTP request with which the container is probed.
     #[serde(borrow)]
     pub http_get: Option<HttpProbe<'a>>,
-    /// A connection to the container.
+    /// The connection with which the container is probed.
     #[serde(borrow)]
     pub tcp_socket: Option<TcpProbe<'a>>,
-    /// A command in the container.
+    /// The command with which the container is probed, and which runs in it.
     #[serde(borrow)]
     pub exec: Option<ExecProbe<'a>>,
-    /// Seconds before the first probe.
+    /// The number of seconds before the first probe.
     pub initial_delay_seconds: Option<i64>,
-    /// Seconds between two probes.
+    /// The number of seconds between two probes.
     pub period_seconds: Option<i64>,
-    /// The timeout in seconds.
+    /// The timeout of a probe, in seconds.
     pub timeout_seconds: Option<i64>,
     /// The number of consecutive failures after which the probe counts as failed.
     pub failure_threshold: Option<i64>,
 }
 
-/// A probe by an HTTP request.
+/// A probe that sends an HTTP request to the container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HttpProbe<'a> {
-    /// The path of the URL.
+    /// The path in the URL of the HTTP request.
     #[serde(borrow)]
     pub path: Option<Text<'a>>,
     /// The number or the name of the port.
@@ -299,7 +299,7 @@ pub struct HttpProbe<'a> {
     pub port: Option<Scalar<'a>>,
 }
 
-/// A probe by a connection.
+/// A probe that opens a connection to the container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TcpProbe<'a> {
@@ -308,11 +308,11 @@ pub struct TcpProbe<'a> {
     pub port: Option<Scalar<'a>>,
 }
 
-/// A probe by a command.
+/// A probe that runs a command in the container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExecProbe<'a> {
-    /// The command and its arguments.
+    /// The command of the probe, and its arguments.
     #[serde(borrow)]
     pub command: Option<Vec<Text<'a>>>,
 }

@@ -1,4 +1,4 @@
-//! The fields on the path to the containers. Everything else is skipped.
+//! Defines the fields on the path from an object to its containers. All other fields are skipped.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ macro_rules! shape {
         }
 
         impl<'a> $name<'a> {
-            /// Returns the misspelt key of this object. Keys of nested objects are not included.
+            /// Returns the misspelt key of this object, without looking at nested objects.
             #[allow(dead_code, reason = "only some shapes use it")]
             pub(super) fn misspelt_here(&self, at: &Pointer) -> Option<Misspelt> {
                 self.misspelt.as_ref().map(|(key, expected)| Misspelt {
@@ -70,7 +70,7 @@ macro_rules! shape {
 }
 
 shape! {
-    /// A Pod, which is its own pod template.
+    /// A Pod. It is its own pod template.
     pub(super) struct Pod {
         "metadata" => pub(super) metadata: Metadata<'a>,
         "spec" => pub(super) spec: PodSpec<'a>,
@@ -130,11 +130,11 @@ shape! {
 }
 
 shape! {
-    /// A container: an ordinary, init or ephemeral one.
+    /// A container of a Pod: an ordinary container, an init container or an ephemeral container.
     pub struct Container {
-        /// The name, which a container of BCS may lack.
+        /// The name of the container. A container of BCS may have none.
         "name" => pub name: Text<'a>,
-        /// The reference of the image, unparsed.
+        /// The reference of the container's image, unparsed.
         "image" => pub image: Text<'a>,
         "resources" => pub(super) resources: Raw<'a>,
         "ports" => pub(super) ports: Raw<'a>,
@@ -157,7 +157,7 @@ shape! {
 }
 
 shape! {
-    /// An image pull secret.
+    /// A secret with which the images of a Pod are pulled.
     pub struct ImagePullSecret {
         /// The name of the Secret.
         "name" => pub name: Text<'a>,
@@ -171,7 +171,7 @@ shape! {
 }
 
 impl Volume<'_> {
-    /// Returns the image of an image volume, at `image.reference`.
+    /// Returns the reference of the image that the volume mounts, if it is an image volume.
     pub fn image_reference(&self) -> Option<&str> {
         self.image.as_ref()?.reference.as_deref()
     }
@@ -216,12 +216,13 @@ impl PodSpec<'_> {
     }
 }
 
-/// Annotations or labels, in the order of the object. Lookups are linear: there are few entries.
+/// Annotations or labels, in the order in which the object contains them. Lookups are linear, because there are few
+/// entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TextMap<'a>(Vec<(Text<'a>, Text<'a>)>);
 
 impl<'a> TextMap<'a> {
-    /// Returns the value of a key; the last one if the key is duplicate.
+    /// Returns the value of a key. If the key occurs several times, the last value counts.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0
             .iter()
@@ -242,7 +243,7 @@ impl<'a> TextMap<'a> {
 }
 
 impl<'de> TextMap<'de> {
-    /// Reads an object whose values are converted to strings.
+    /// Reads a map whose values are converted to strings.
     pub(super) fn with_values<D: Deserializer<'de>, V: Deserialize<'de>>(
         deserializer: D,
         text: fn(V) -> Text<'de>,
@@ -259,7 +260,7 @@ impl<'de> TextMap<'de> {
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
                 let mut entries = Vec::new();
                 while let Some(key) = map.next_key()? {
-                    // Control planes treat `null` as the empty string.
+                    // A value that is `null` becomes an empty string, as control planes treat it.
                     let value = map.next_value::<Option<V>>()?;
                     entries.push((key, value.map(self.0).unwrap_or_default()));
                 }
@@ -277,15 +278,15 @@ impl<'de> Deserialize<'de> for TextMap<'de> {
     }
 }
 
-/// Returns whether Go's `encoding/json` matches `key` with the field `name`: it folds ASCII case, and two Unicode
-/// letters fold to ASCII ones (the long s and the Kelvin sign). `name` is ASCII.
+/// Returns whether Go's `encoding/json` matches `key` with the field `name`: it ignores the case of ASCII letters, and
+/// treats two Unicode letters (the long s and the Kelvin sign) as ASCII letters. `name` is ASCII.
 fn folds_to(key: &str, name: &str) -> bool {
     let fold = |character: char| match character {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',
         other => other.to_ascii_lowercase(),
     };
-    // Each letter may be one of the two Unicode letters, which are up to two bytes longer.
+    // A letter may be one of the two Unicode letters, which have up to two bytes more than an ASCII letter.
     key.len() >= name.len()
         && key.len() <= name.len() * 3
         && key
