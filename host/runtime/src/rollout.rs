@@ -1,7 +1,7 @@
 //! Rollouts let the candidate of a stage decide a growing share of its requests.
 //!
-//! The live table contains the share of each rollout, so that all answers of a stage for one request come from the same
-//! version. Changing a share reads, fetches and builds nothing: the table is derived again from its own chains.
+//! The share of each rollout is a part of the live table, so that all answers of a stage for one request come from the
+//! same version. To change a share, the table is derived from itself: nothing is read, fetched or built.
 
 pub(crate) mod candidate;
 
@@ -20,83 +20,87 @@ pub use self::progress::RolloutProgress;
 pub(crate) use self::{progress::Rollouts, tally::Rollout};
 use crate::{DisableError, Host, Moment, live::disabled::resolve_stage};
 
-/// The rollout of a candidate.
+/// The progress of the rollout of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RolloutStatus {
-    /// Whether the rollout continues by itself.
+    /// Whether the rollout continues by itself, waits for a user, or has ended.
     pub state: RolloutState,
-    /// The share of the requests that the candidate decides now: `10%`; `0%` after an abort.
+    /// The share of the stage's requests that the candidate decides now: `10%`; `0%` after an abort.
     pub share: String,
-    /// The shares of all steps.
+    /// The share of the requests in each step of the rollout.
     pub steps: Vec<String>,
-    /// The property of a request that decides which version it gets.
+    /// The property of a request that determines whether the plugin or the candidate decides it.
     pub by: RolloutKey,
-    /// The start of the current step or of the current state, whichever is later.
+    /// The time at which the current step began, or at which the state last changed if that was later.
     pub since: Moment,
-    /// The time at which the next step begins, or the last step is completed; absent if only a user can continue.
+    /// The time at which the next step begins, or at which the last step is complete; absent if only a user can
+    /// continue the rollout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Moment>,
-    /// The reason for an abort, or the user who paused the rollout; with the name of the replica unless it is this one.
+    /// The reason why the rollout was aborted, or the user who paused it. If another replica did so, the name of that
+    /// replica follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The requests that the candidate decided in this step. The counts begin again after each pause.
+    /// The number of requests that the candidate decided in this step. This and the counts below begin again after each
+    /// pause.
     pub decided: u64,
-    /// The decided requests for which the candidate gave no verdict.
+    /// The number of requests that the candidate should have decided, but for which it gave no verdict.
     pub failed: u64,
-    /// The number of failures, out of the decided requests, at which the rollout is aborted.
+    /// The number of failures at which the rollout is aborted, given the number of requests decided so far.
     #[serde(default)]
     pub failure_limit: u64,
-    /// The decided requests for which the answers of candidate and plugin were compared.
+    /// The number of requests that the candidate decided and for which the plugin's answer was compared with the
+    /// candidate's.
     pub compared: u64,
-    /// The compared requests that the candidate denied but the plugin did not.
+    /// The number of compared requests that the candidate denied although the plugin did not.
     pub refused: u64,
-    /// The number of refusals, out of the compared requests, at which the rollout is aborted.
+    /// The number of such denials at which the rollout is aborted, given the number of requests compared so far.
     #[serde(default)]
     pub refusal_limit: u64,
 }
 
-/// Whether a rollout continues by itself.
+/// Whether a rollout continues by itself, waits for a user, or has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RolloutState {
-    /// The next step begins by itself.
+    /// The rollout goes on: its next step begins by itself.
     Progressing,
-    /// The share stays until a user resumes it.
+    /// The share of the candidate stays as it is until a user resumes the rollout.
     Paused,
-    /// The plugin decides all requests again.
+    /// The candidate decides no more requests: the current plugin decides all of them, as before the rollout.
     Aborted,
-    /// The last step has lasted for its whole pause; the candidate can be promoted.
+    /// The last step of the rollout has lasted for its whole pause, so the candidate can be promoted.
     Completed,
 }
 
 keywords!(RolloutState, "state of a rollout": Progressing = "progressing", Paused = "paused", Aborted = "aborted", Completed = "completed");
 
-/// The actions of users on a rollout.
+/// What users can do with a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RolloutAction {
-    /// Begins the next step now.
+    /// Begins the next step of the rollout now.
     Next,
-    /// Keeps the share until a user resumes the rollout.
+    /// Keeps the share of the candidate as it is until a user resumes the rollout.
     Pause,
-    /// Continues a paused rollout; an aborted one starts again at its first step.
+    /// Continues a paused rollout, or starts an aborted rollout again at its first step.
     Resume,
-    /// Lets the plugin decide all requests again.
+    /// Aborts the rollout, so that the current plugin decides all requests.
     Abort,
 }
 
 keywords!(RolloutAction, "action on a rollout": Next = "next", Pause = "pause", Resume = "resume", Abort = "abort");
 
-/// A rollout after a user's action.
+/// A rollout after what a user has done with it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Steered {
-    /// The stage: `Mutating:pods/images`.
+    /// The stage that the rollout belongs to, by phase, chain and name: `Mutating:pods/images`.
     pub stage: String,
-    /// The progress of the rollout after the action.
+    /// The progress of the rollout after the user's action.
     pub rollout: RolloutStatus,
-    /// The reason why the change does not survive a restart; absent if it does.
+    /// The reason why the rollout will be as before after a restart; absent if the action survives a restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_kept: Option<String>,
 }
@@ -145,13 +149,14 @@ impl Host {
         self.0.disabled.lock().rollouts.list()
     }
 
-    /// Adopts the progress that other replicas report for the rollouts in the live table. The latest change in any
-    /// replica counts; an abort holds until a replica restarts the rollout.
+    /// Takes over the progress that other replicas report for the rollouts in the live table, if it is newer. After an
+    /// abort in any replica, no change counts until the rollout is restarted.
     pub async fn follow_rollouts(&self, theirs: Vec<RolloutProgress>) {
         self.change_rollouts(|rollouts| rollouts.follow(theirs)).await;
     }
 
-    /// Sets whether another replica begins the steps of rollouts. Limits and users can still end rollouts here.
+    /// Sets whether another replica decides when the steps of rollouts begin. This replica nevertheless aborts rollouts
+    /// that reach a limit, and obeys its users.
     pub fn set_rollouts_led(&self, is_led: bool) {
         let mut stages = self.0.disabled.lock();
         if stages.rollouts.is_led != is_led {
@@ -159,12 +164,13 @@ impl Host {
         }
     }
 
-    /// Begins steps that are due, and aborts rollouts that have reached a limit.
+    /// Begins those steps of rollouts that are due, and aborts the rollouts that have reached a limit.
     pub(crate) async fn move_rollouts(&self) {
         self.change_rollouts(Rollouts::advance).await;
     }
 
-    /// Changes the rollouts with `change`, which returns whether it changed any.
+    /// Calls `change`, which changes the rollouts and returns whether it changed any. If so, goes live with them and
+    /// writes them to disk.
     async fn change_rollouts(&self, change: impl FnOnce(&mut Rollouts) -> bool) {
         {
             let mut stages = self.0.disabled.lock();
@@ -173,7 +179,7 @@ impl Host {
             }
             self.apply_disabled(&stages);
         }
-        // `keep_rollouts` logs its own failures.
+        // Failures can be ignored here, because `keep_rollouts` logs them.
         let _ = self.0.disabled.keep_rollouts().await;
     }
 }

@@ -1,4 +1,4 @@
-//! Defines the status of a host, which the admin port and the command line show.
+//! Defines the status of a host, which the admin API returns and the command line shows.
 
 pub(crate) mod candidate;
 pub(crate) mod metrics;
@@ -16,49 +16,51 @@ use serde_json::Value as Json;
 use self::candidate::CandidateStatus;
 use crate::{DisabledStage, Moment, Origin};
 
-/// The status of the live table at one moment.
+/// The status of a host and its live table at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Status {
     /// The version of the program.
     pub version: String,
-    /// The revision of the live table, counted from 1. With a history, the count continues after a restart.
+    /// The revision of the live table. The first revision has number 1. If there is a history on disk, the count
+    /// continues after a restart.
     pub revision: u64,
     /// The content hash of the live table, which is the same on every replica that serves this table.
     #[schemars(with = "String")]
     pub hash: Digest,
-    /// The content hash of a complete table that goes live when all replicas have prepared it; absent if there is none.
+    /// The content hash of the table that goes live when all replicas have prepared it; absent if no table waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub prepared: Option<Digest>,
     /// The time at which the live table went live in this process.
     pub live_since: Moment,
-    /// The action that created the live table.
+    /// The reason why the live table was built, such as a change of the definitions.
     pub origin: Origin,
-    /// The user who requested the change; absent if no user did.
+    /// The user who requested the change that led to the live table; absent if no user did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// The problem of current definitions that are not live; absent if all are.
+    /// The problem because of which the current definitions are not live as they are written; absent if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
     /// Whether a new table is being built.
     pub building: bool,
-    /// The number of tables in memory: the live one, and the tables of requests in flight.
+    /// The number of tables in memory: the live table, and older tables that requests in flight use.
     pub tables: usize,
-    /// The number of plugins in memory, each counted once.
+    /// The number of plugins in memory. A plugin that several stages use is counted once.
     pub plugins: usize,
-    /// The history of earlier tables.
+    /// The history, which contains earlier tables.
     pub history: HistoryStatus,
-    /// The stores of definitions.
+    /// The stores from which the definitions are read.
     #[serde(default)]
     pub stores: Vec<StoreStatus>,
-    /// The chains, in the order in which a request passes them.
+    /// The chains of the live table, in the order in which a request passes them.
     pub chains: Vec<ChainStatus>,
-    /// Disabled stages that the live table does not have: they are disabled if they come back.
+    /// The disabled stages that the live table does not contain. If a later table contains them, they are disabled in
+    /// it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disabled_missing: Vec<DisabledStage>,
-    /// The exceptions, including expired ones, sorted by name.
+    /// The exceptions in the live table, sorted by name. Expired exceptions are included.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exceptions: Vec<ExceptionStatus>,
 }
@@ -76,31 +78,31 @@ pub struct ExceptionStatus {
     pub reason: String,
     /// The time at which the exception expires.
     pub expires: Moment,
-    /// Whether the exception has expired and no longer has an effect.
+    /// Whether the exception has expired, so that it has no effect any more.
     pub expired: bool,
-    /// The stages of the live table that the exception skips: `Mutating:pods/images`.
+    /// The stages of the live table to which the exception applies: `Mutating:pods/images`.
     pub stages: Vec<String>,
-    /// A sentence for each stage that the exception names but that does not exist.
+    /// A sentence for each stage that the exception names although no such stage exists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
 }
 
-/// The problem of the newest definitions or modules that are not live.
+/// The problem because of which the newest definitions or modules are not live.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Problem {
     /// The time at which the problem was first seen.
     pub since: Moment,
-    /// The number of attempts to go live so far.
+    /// The number of attempts to build a table since then. All of them failed.
     pub attempts: u64,
-    /// The time of the next attempt, unless the definitions change earlier; absent if a retry cannot help.
+    /// The time of the next attempt if the definitions do not change before; absent if only a change can help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_attempt: Option<Moment>,
-    /// The mistakes. Each is a sentence that says where the mistake is, what is wrong, and how to fix it.
+    /// The mistakes, each in a sentence that says where it is, what is wrong, and how to fix it.
     pub mistakes: Vec<String>,
-    /// The invalid definitions of stores, and the definitions whose modules cannot be fetched; the rest is live. If the
-    /// list is empty, the whole previous table is live.
+    /// The invalid definitions in stores, and the definitions whose modules cannot be fetched. All others are live. If
+    /// the list is empty, the previous table is live as a whole.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bad_definitions: Vec<BadDefinitionStatus>,
 }
@@ -110,14 +112,14 @@ pub struct Problem {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct BadDefinitionStatus {
-    /// The location: `zookeeper:/blueking/admissionwebhook/ns/name`, or the path of a file.
+    /// The location of the definition: `zookeeper:/blueking/admissionwebhook/ns/name`, or the path of a file.
     pub location: String,
     /// The kind and name of the definition; absent if they are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The reasons, a sentence each.
+    /// The reasons why the definition cannot be served as it is written, in a sentence each.
     pub reasons: Vec<String>,
-    /// The version that is served instead of this definition.
+    /// What is served instead of the definition as it is written.
     pub served: Served,
 }
 
@@ -132,17 +134,17 @@ impl BadDefinitionStatus {
     }
 }
 
-/// The history of earlier tables.
+/// The history of a host, which contains earlier tables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct HistoryStatus {
-    /// The directory; absent if the history is only kept in memory, until the program ends.
+    /// The directory of the history; absent if the history is in memory only, and lost when the program ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<PathBuf>,
-    /// The number of revisions.
+    /// The number of revisions in the history.
     pub revisions: usize,
-    /// Why the newest revision could not be written; absent if it was written.
+    /// The reason why the newest revision could not be written to the history; absent if it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -152,37 +154,37 @@ pub struct HistoryStatus {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct StoreStatus {
-    /// The paths of the files, or another location: `zookeeper:/blueking/admissionwebhook`.
+    /// The paths of the store's files, or another location: `zookeeper:/blueking/admissionwebhook`.
     pub location: String,
     /// Whether the store consists of files or of entries.
     pub kind: StoreKind,
-    /// The number of files or entries when the store was last read; absent before that.
+    /// The number of files or entries in the store when it was last read; absent if it was never read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
     /// Whether the last attempt to read the store failed.
     pub lost: bool,
 }
 
-/// The disk space that a directory uses.
+/// A directory of the host, with the disk space that it uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct StorageStatus {
-    /// `store` or `history`.
+    /// The purpose of the directory: `store` or `history`.
     pub name: String,
     /// The path of the directory.
     pub directory: PathBuf,
-    /// The total size of the files, in bytes.
+    /// The total size of the files in the directory, in bytes.
     pub bytes: u64,
-    /// The number of files.
+    /// The number of files in the directory.
     pub files: u64,
-    /// The size above which the least recently used files are removed; absent without a limit.
+    /// The size of the directory above which the least recently used files are removed; absent if there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
 }
 
 impl StorageStatus {
-    /// Sums up the sizes of the files in the directory. This blocks. Skips files that disappear meanwhile.
+    /// Adds up the sizes of the files in a directory. Skips files that disappear meanwhile. This blocks.
     pub(crate) fn measure(name: &str, directory: PathBuf, limit: Option<u64>) -> Self {
         let mut status = Self {
             name: name.to_owned(),
@@ -213,14 +215,15 @@ impl StorageStatus {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ChainStatus {
-    /// The name, unique in its phase.
+    /// The name of the chain, unique in its phase.
     pub name: String,
-    /// The phase in which its stages are called.
+    /// The phase in which the chain's stages are called.
     pub phase: Phase,
-    /// The requests that match the chain's rules but are not sent to this host; absent if all of them are sent.
+    /// Requests that match the chain's rules, but that the control plane does not send to this host; absent if it sends
+    /// them all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreached: Option<Unreached>,
-    /// The stages, in the order in which they are called.
+    /// The stages of the chain, in the order in which they are called.
     pub stages: Vec<StageStatus>,
 }
 
@@ -229,22 +232,23 @@ pub struct ChainStatus {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct StageStatus {
-    /// The name, unique in its chain.
+    /// The name of the stage, unique in its chain.
     pub name: String,
-    /// The hook that is called.
+    /// The hook that the stage calls.
     pub hook: HookStatus,
-    /// Whether the stage's answers are enforced, as its definition says.
+    /// The mode from the stage's definition, which says whether its answers are enforced. Disabling the stage does not
+    /// change it.
     pub mode: Mode,
-    /// The failure policy.
+    /// The stage's failure policy, which says what happens to a request if the stage fails.
     pub failure_policy: FailurePolicy,
-    /// The health of the stage, according to its last call.
+    /// The health of the stage, which is the result of its last call.
     pub state: StageState,
-    /// The statistics of the stage's calls. In mode `Audit`, they count what the stage would have done.
+    /// The statistics of the stage's calls. In mode `Audit`, they count what the stage would have done to requests.
     pub calls: CallStatus,
-    /// The last failed call; absent if none has failed.
+    /// The last call of the stage that failed; absent if none has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<FailureStatus>,
-    /// The candidate for the stage's plugin.
+    /// The candidate for the stage's plugin; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<CandidateStatus>,
     /// Set while an operator has disabled the stage; absent if it is enabled.
@@ -252,40 +256,41 @@ pub struct StageStatus {
     pub disabled: Option<DisabledStage>,
 }
 
-/// The health of a stage, according to its last call.
+/// The health of a stage, which is the result of its last call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub enum StageState {
     /// The stage has not been called yet.
     Idle,
-    /// The last call gave a verdict.
+    /// The last call of the stage gave a verdict.
     Healthy,
-    /// The last call failed.
+    /// The last call of the stage failed.
     Failing,
 }
 
-/// A loaded plugin.
+/// A plugin that the host has loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct PluginStatus {
-    /// The plugin's own name.
+    /// The name that the plugin gives itself.
     pub name: String,
-    /// The plugin's own version.
+    /// The version that the plugin gives itself.
     pub version: String,
     /// The source of the plugin's module.
     pub source: String,
     /// The sha256 digest of the plugin's module.
     pub digest: String,
-    /// The signer of the module, or that no signature is required.
+    /// Who signed the plugin's module, or a note that no signature is required.
     pub signature: String,
-    /// The reason why the plugin is configured in every call, which is slower; absent if it was configured only once.
+    /// The reason why the plugin has to be configured in each call, which makes calls slower; absent if it was
+    /// configured only once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configured_per_call: Option<String>,
     /// The kinds of objects that the plugin may read from the control plane.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cluster: Vec<String>,
-    /// Whether the plugin's compiled form was in the store.
+    /// Whether the plugin's compiled form was taken from the store, so that the plugin was not compiled.
     pub from_store: bool,
 }
 
@@ -299,59 +304,61 @@ impl From<&PluginStatus> for HookStatus {
     }
 }
 
-/// The statistics of a stage's calls since its hook went live.
+/// The statistics of a stage's calls since the stage's hook went live.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CallStatus {
-    /// The start of the statistics.
+    /// The time since which the stage's calls are counted.
     pub since: Moment,
-    /// The number of calls.
+    /// The number of calls of the stage.
     pub total: u64,
-    /// Calls that allowed the request unchanged.
+    /// The number of calls that allowed the request unchanged.
     pub allowed: u64,
-    /// Calls that changed the object.
+    /// The number of calls that changed the object.
     pub changed: u64,
-    /// Calls that denied the request.
+    /// The number of calls that denied the request.
     pub denied: u64,
-    /// Calls that failed.
+    /// The number of calls that failed.
     pub failed: u64,
-    /// The calls of the last minutes.
+    /// The statistics of the stage's calls in the last five to ten minutes.
     #[serde(default)]
     pub recent: RecentCalls,
-    /// The median duration over the last five to ten minutes, in microseconds; absent without calls.
+    /// The median of the duration of the stage's calls in the last five to ten minutes, in microseconds; absent if
+    /// there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_microseconds: Option<u64>,
-    /// The 99th percentile over the last five to ten minutes, in microseconds; absent without calls.
+    /// The 99th percentile of the duration of the stage's calls in the last five to ten minutes, in microseconds;
+    /// absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_microseconds: Option<u64>,
 }
 
-/// The calls of a stage over the last five to ten minutes.
+/// The statistics of a stage's calls in the last five to ten minutes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RecentCalls {
-    /// The length of the period, in seconds; shorter soon after the stage's hook went live.
+    /// The length of the period, in seconds. It is shorter if the stage's hook went live more recently.
     pub seconds: u64,
-    /// Calls that allowed the request unchanged.
+    /// The number of calls in the period that allowed the request unchanged.
     pub allowed: u64,
-    /// Calls that changed the object.
+    /// The number of calls in the period that changed the object.
     pub changed: u64,
-    /// Calls that denied the request.
+    /// The number of calls in the period that denied the request.
     pub denied: u64,
-    /// Calls that failed.
+    /// The number of calls in the period that failed.
     pub failed: u64,
 }
 
-/// A failed call.
+/// A call of a stage that failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct FailureStatus {
-    /// The time at which the call ended.
+    /// The time at which the failed call ended.
     pub at: Moment,
-    /// The name of the failure: `trap`, `timeout` and so on.
+    /// The kind of the failure, such as `trap` or `timeout`.
     pub kind: String,
     /// The message of the failure.
     pub message: String,

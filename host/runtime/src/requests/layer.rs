@@ -28,10 +28,11 @@ use crate::{
     requests::trace::{request_span, trace_context},
 };
 
-/// The header with the uid of a request: from the client, to the inner service, and in the reply.
+/// The header that contains the uid of a request. The client may send it, the inner service gets it, and the reply has
+/// it.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Headers with digests of the body. They are wrong after the body was rewritten.
+/// Headers that contain digests of the body. They are removed if the chains change the body.
 const DIGEST_HEADERS: [HeaderName; 3] = [
     HeaderName::from_static("digest"),
     HeaderName::from_static("content-digest"),
@@ -46,36 +47,36 @@ const DIGEST_HEADERS: [HeaderName; 3] = [
 /// needs the stored object ([`Dialect::stored`]), the layer first fetches it from the inner service, within the limits
 /// of a body.
 ///
-/// The uid of a request is the value of `X-Request-Id` if that has at most 128 letters, digits and `.`, `_`, `:`, `-`;
-/// otherwise a new uid is created. It is sent to the inner service and to the client. An invalid `traceparent` and its
-/// `tracestate` are not forwarded. The decision on a request names the `Arc<FrontEnd>` in the request's extensions, or
-/// else the dialect.
+/// If the value of `X-Request-Id` has at most 128 letters, digits and `.`, `_`, `:`, `-`, it is the uid of the request.
+/// If not, a new uid is created. The uid is sent to the inner service and to the client. An invalid `traceparent` is
+/// not forwarded, and neither is its `tracestate`. The decision on a request names the `Arc<FrontEnd>` in the request's
+/// extensions. If there is none, it names the dialect.
 #[derive(Clone, Debug)]
 pub struct AdmissionLayer(Arc<LayerState>);
 
-/// An inner service with a [`Host`] in front of it, which [`AdmissionLayer`] creates.
+/// A service that passes requests through a [`Host`] before its inner service gets them. [`AdmissionLayer`] creates it.
 #[derive(Clone, Debug)]
 pub struct AdmissionService<S> {
     state: Arc<LayerState>,
     inner: S,
 }
 
-/// How a request was handled. Every response has this as an extension, which the layer or the inner service sets.
+/// How a request was handled. Each response has this as an extension. The layer adds it, unless the inner service did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Passage {
-    /// No chain matched.
+    /// No chain matched the request.
     Untouched,
     /// The chains allowed the request unchanged.
     Allowed,
     /// The chains changed the request.
     Changed,
-    /// This host ended the request, for the reason from [`EndReason::as_str`].
+    /// This host ended the request instead of forwarding it. Contains the reason from [`EndReason::as_str`].
     Ended(&'static str),
 }
 
 impl Passage {
-    /// Returns the word for logs: `untouched`, `allowed`, `changed`, or the reason why the request ended.
+    /// Returns the word that logs contain: `untouched`, `allowed`, `changed`, or the reason why the request ended.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Untouched => "untouched",
@@ -85,7 +86,7 @@ impl Passage {
         }
     }
 
-    /// Adds the passage to the extensions of a response.
+    /// Adds this value to the extensions of a response.
     pub fn mark<B>(self, mut response: Response<B>) -> Response<B> {
         response.extensions_mut().insert(self);
         response
@@ -96,14 +97,14 @@ impl Passage {
 struct LayerState {
     host: Host,
     dialect: Arc<dyn Dialect>,
-    /// The default front end, for requests whose extensions contain none.
+    /// The front end for requests whose extensions contain none.
     front: Arc<FrontEnd>,
     limits: BodyLimits,
 }
 
 impl Host {
-    /// Creates a layer that passes requests through this host's chains. If the body of a request must be read, the
-    /// request uses the table that is live when the body has arrived.
+    /// Creates a layer that passes requests through this host's chains. A request whose body is read passes the chains
+    /// that are live when the body has arrived.
     pub fn layer(&self, dialect: impl Dialect) -> AdmissionLayer {
         self.layer_with(Arc::new(dialect))
     }
@@ -120,13 +121,14 @@ impl Host {
 }
 
 impl AdmissionLayer {
-    /// The default size limit of a body, 7 MiB. That is twice the limit of kube-apiserver, with room for an envelope.
+    /// The default size limit of a body, 7 MiB. That is twice the size of the largest object that kube-apiserver
+    /// accepts, with room for an envelope.
     pub const DEFAULT_BODY_LIMIT: usize = 7 * 1024 * 1024;
-    /// The default time limit of a body, which also suffices for slow connections.
+    /// The default time within which a body must arrive. It is long enough for slow connections.
     pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// Limits the size of a body that is read, and the time within which it must arrive. Streamed bodies have no limit.
-    /// Default: 7 MiB within 30 s.
+    /// Limits the size of a body that is read, and the time within which it must arrive. Does not limit bodies that are
+    /// streamed. Default: 7 MiB within 30 s.
     pub fn body_limits(self, limits: BodyLimits) -> Self {
         let mut state = Arc::unwrap_or_clone(self.0);
         state.limits = limits;
@@ -163,7 +165,8 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        // `call` must use the instance that was polled ready, not a clone.
+        // The instance that was polled ready has to be called, and a clone is not ready. So the clone is what stays
+        // here.
         let waiting = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, waiting);
         let state = self.state.clone();
@@ -185,7 +188,7 @@ where
                 Ok(passed) => {
                     let mut response = inner.call(passed.request).await?;
                     append_warnings(response.headers_mut(), &passed.warnings);
-                    // The inner service may have set the extension already.
+                    // The inner service may have added a `Passage` itself, which is kept.
                     if response.extensions().get::<Passage>().is_none() {
                         response.extensions_mut().insert(passed.passage);
                     }
@@ -220,7 +223,8 @@ struct ForwardedRequest<B> {
 }
 
 impl LayerState {
-    /// Passes a request through the chains. Returns the request for the inner service, or the reply to the client.
+    /// Passes a request through the chains. Returns the request to send to the inner service or, as the error, the
+    /// reply to the client.
     async fn pass<S, B, R>(
         &self,
         head: Parts,
@@ -247,7 +251,8 @@ impl LayerState {
                 });
             }
         };
-        // Without the box, the future of a request that is only forwarded would be several times larger.
+        // The future is boxed, because most requests are only forwarded, and their future would be several times larger
+        // without it.
         Box::pin(self.inspect(head, body, inspection, uid, trace, inner)).await
     }
 
@@ -272,14 +277,14 @@ impl LayerState {
         let query = self.dialect.stored(&head, &inspection, &body);
         let mut work = reading_work(&body);
         if let Some(query) = query.map_err(|rejection| rejected(&rejection))? {
-            // Without the box, this rare case would enlarge the future of every request.
+            // The future is boxed, because it is rarely needed, and would enlarge the future of every request.
             let adding = add_stored_state(query, &mut head, inner.clone(), self.limits, |end| {
                 self.end(end, &[])
             });
             Box::pin(adding).await?;
             let state = head.extensions.get::<StoredState>();
             let stored = state.and_then(|state| state.object.as_ref());
-            // The dialect may apply a patch to the stored object, which is more work than reading the body.
+            // The dialect may apply a patch to the stored object, which is more work than reading a body.
             work = body.len() + stored.map_or(0, |stored| stored.text().len());
         }
         let (dialect, original) = (self.dialect.clone(), body.clone());
@@ -297,7 +302,8 @@ impl LayerState {
         request.uid = uid;
         request.front = Some(head.extensions.get().unwrap_or(&self.front).clone());
         request.trace = trace;
-        // A slow body must not keep an old table in memory, so the table is taken after the body has arrived.
+        // The table is taken only now that the body has arrived, so that a slow body does not keep an old table in
+        // memory.
         let outcome = self.host.admit(request).await;
         if let Decision::Refused(refusal) = &outcome.decision {
             return Err(self.end(&EndReason::Refused(refusal), &outcome.warnings).into());
@@ -307,7 +313,7 @@ impl LayerState {
                 .end(&EndReason::Rejected(&rejection), &outcome.warnings)
                 .into());
         }
-        // No stage has read the object, so the body is forwarded in its original spelling.
+        // No stage has seen the object, so the body is forwarded as it was spelled originally.
         if outcome.trace.is_empty() {
             return Ok(ForwardedRequest::whole(head, body, Passage::Untouched));
         }
@@ -353,7 +359,7 @@ impl LayerState {
 impl<B: From<Bytes>> ForwardedRequest<B> {
     fn whole(mut head: Parts, body: Bytes, passage: Passage) -> Self {
         let headers = &mut head.headers;
-        // The body is complete, so these headers no longer apply.
+        // These headers are about a body that arrives in parts. This one is complete.
         for name in [EXPECT, TRANSFER_ENCODING, TRAILER] {
             headers.remove(name);
         }
@@ -373,8 +379,8 @@ impl<B: From<Bytes>> ForwardedRequest<B> {
     }
 }
 
-/// Returns the uid of a request with these headers: the value of [`REQUEST_ID`] if it is valid, or else a new uid. It
-/// is public for services that should behave like an [`AdmissionLayer`].
+/// Returns the value of [`REQUEST_ID`] if it is a valid uid, or else a new uid. It is public for services that should
+/// behave like an [`AdmissionLayer`].
 pub fn request_uid(headers: &HeaderMap) -> Uid {
     headers
         .get(REQUEST_ID)

@@ -35,10 +35,10 @@ use crate::{
 ///
 /// A POST to `/admit` calls every matching chain. `/mutate` and `/validate` call the chains of one phase, and
 /// `/mutate/{chain}` and `/validate/{chain}` a single chain. `/mutate-cluster` and `/validate-cluster` leave out
-/// namespaced chains; `/mutate-namespaced` and `/validate-namespaced` call only these. Log lines contain the uid of the
-/// review. The reply is sent shortly before the `timeout` in the query expires, so that a slow stage is subject to its
-/// own failure policy, and not to the failure policy of the whole webhook. The decision names the `Arc<FrontEnd>` in
-/// the request's extensions, or else the dialect `kubernetes`.
+/// namespaced chains; `/mutate-namespaced` and `/validate-namespaced` call only namespaced chains. Log lines contain
+/// the uid of the review. The reply is sent shortly before the `timeout` in the query expires, so that a slow stage is
+/// subject to its own failure policy, and not to the failure policy of the whole webhook. The decision names the
+/// `Arc<FrontEnd>` in the request's extensions. If there is none, it names the dialect `kubernetes`.
 #[derive(Clone, Debug)]
 pub struct ReviewService(Arc<ReviewState>);
 
@@ -46,17 +46,19 @@ pub struct ReviewService(Arc<ReviewState>);
 #[debug("ReviewState {{ host: {host:?}, limits: {limits:?}, .. }}")]
 struct ReviewState {
     host: Host,
-    /// The default front end, for reviews whose extensions contain none.
+    /// The front end for reviews whose request extensions contain none.
     front: Arc<FrontEnd>,
     limits: BodyLimits,
     definitions: Option<Arc<DefinitionReader>>,
 }
 
-/// Converts an object to a definition if a store of the host keeps such objects; returns `None` for other objects.
+/// Converts an object to a definition if it is of a kind that a store of the host contains; returns `None` if it is
+/// not.
 type DefinitionReader = dyn Fn(&Object) -> Option<DefinitionFile> + Send + Sync;
 
 impl Host {
-    /// Creates a service that answers AdmissionReviews with the chains that are live when the body has arrived.
+    /// Creates a service that answers AdmissionReviews. It uses the chains that are live when the body of the review
+    /// has arrived.
     pub fn reviews(&self) -> ReviewService {
         ReviewService(Arc::new(ReviewState {
             host: self.clone(),
@@ -68,16 +70,16 @@ impl Host {
 }
 
 impl ReviewService {
-    /// Limits the size of a review, and the time that it may take to arrive. Default: 7 MiB within 30 s.
+    /// Limits the size of a review, and the time within which it must arrive. Default: 7 MiB within 30 s.
     pub fn body_limits(self, limits: BodyLimits) -> Self {
         let mut state = Arc::unwrap_or_clone(self.0);
         state.limits = limits;
         Self(Arc::new(state))
     }
 
-    /// Also answers reviews at `/definitions`, in which the API server asks about definitions before it stores them.
-    /// Definitions with mistakes are denied. `read` must read objects as the store does. Objects for which `read`
-    /// returns `None` are allowed.
+    /// Makes the service answer reviews at `/definitions` as well. There, the API server has a definition checked
+    /// before it stores the definition, and one with mistakes is denied. `read` has to read objects as the store does;
+    /// objects for which it returns `None` are allowed.
     pub fn definitions(
         self,
         read: impl Fn(&Object) -> Option<DefinitionFile> + Send + Sync + 'static,
@@ -87,9 +89,9 @@ impl ReviewService {
         Self(Arc::new(state))
     }
 
-    /// Creates the reply to a request that ends before its review is answered.
+    /// Creates the reply to a request that ends before its review can be answered.
     pub fn reply(&self, end: &EndReason<'_>) -> Response<Bytes> {
-        // In case of overload, `Retry-After` makes kube-apiserver repeat the call within its own deadline.
+        // If this host is overloaded, `Retry-After` makes kube-apiserver repeat the call within the call's deadline.
         let response = end.with_retry_after(status_reply(end.status(), &end.to_string()));
         Passage::Ended(end.as_str()).mark(response)
     }
@@ -169,10 +171,11 @@ impl ReviewService {
         review.request.trace = trace;
         let patience = address.timeout.map_or(Duration::MAX, within);
         let Some(selection) = address.selection else {
-            // Without the box, this rare case would enlarge the future of every review.
+            // The future is boxed, because it is rarely needed, and would enlarge the future of every review.
             return Ok(Box::pin(state.check(review, patience)).instrument(span).await);
         };
-        // A slow body must not keep an old table in memory, so the table is taken after the body has arrived.
+        // The table is taken only now that the body has arrived, so that a slow body does not keep an old table in
+        // memory.
         let table = state.host.table();
         ensure_chain_exists(&table, &selection)?;
         Ok(judge(&table, review, &selection, patience).instrument(span).await)
@@ -180,7 +183,7 @@ impl ReviewService {
 }
 
 impl ReviewState {
-    /// Checks the definition in a review. A definition that cannot be checked in time is allowed: its mistakes are
+    /// Checks the definition in a review. If it cannot be checked in time, allows it for two reasons: its mistakes are
     /// found when the store is read, and users must be able to repair a definition even if the check does not work.
     async fn check(&self, review: Review, patience: Duration) -> Response<Bytes> {
         let Review { version, request } = review;
@@ -201,7 +204,7 @@ impl ReviewState {
             Ok(Err(error)) => return allowed(vec![format!("it was not checked: {error}")]),
             Err(_) => return allowed(vec!["it was not checked: there was not enough time".to_owned()]),
         };
-        // Users may still delete an invalid definition, and change its labels, annotations and finalizers.
+        // Users must be able to delete an invalid definition, and to change its labels, annotations and finalizers.
         let spec = |object: &Option<Object>| object.as_ref()?.value().get("spec").cloned();
         let is_same =
             request.operation == Operation::Update && spec(&request.object) == spec(&request.old_object);
@@ -255,9 +258,9 @@ async fn judge(table: &Table, review: Review, selection: &Selection, patience: D
     reply(&uid, body, passage)
 }
 
-/// Returns the time that the chains have, given the caller's timeout.
+/// Returns how long the chains may take, so that the reply reaches the caller before `timeout`.
 fn within(timeout: Duration) -> Duration {
-    /// The part of the caller's timeout that is reserved for the network.
+    /// The time that is reserved for sending the reply to the caller.
     const MARGIN: Duration = Duration::from_millis(250);
     timeout.saturating_sub(MARGIN.min(timeout / 10))
 }
@@ -310,7 +313,7 @@ fn ensure_chain_exists(table: &Table, selection: &Selection) -> Result<(), Box<R
     Err(rejected(StatusCode::NOT_FOUND, &message))
 }
 
-/// Refuses reviews that are not JSON. Parameters of the media type are ignored.
+/// Returns an error unless the content type of a review is JSON. The parameters of the media type do not matter.
 fn ensure_json(head: &Parts) -> Result<(), Box<Response<Bytes>>> {
     let value = head
         .headers

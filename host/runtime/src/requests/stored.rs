@@ -1,4 +1,5 @@
-//! Fetches the stored object from the inner service, before the chains see a request that changes the object.
+//! Fetches the stored object from the inner service. This is done before a request that changes the object passes the
+//! chains.
 
 use std::{future::poll_fn, time::Duration};
 
@@ -20,20 +21,21 @@ use crate::{
 };
 
 enum Unknown<R, E> {
-    /// The reply of the inner service, to pass on to the client.
+    /// The inner service sent this reply, which the client gets instead.
     Replied(Response<R>),
     Failed(E),
-    /// The object cannot be used. The text completes a sentence about the reply.
+    /// The inner service's reply does not contain a usable object. The text completes the sentence "The reply ...".
     Unusable(String),
     Late(Duration),
     NoMemory(NoBodyMemory),
 }
 
-/// The stored object, and its `ETag` for `If-Match`.
+/// The stored object, with the `ETag` that the inner service gave for it.
 type Stored = (StoredState, Option<HeaderValue>);
 
-/// Fetches the stored object and adds it to `head` as [`StoredState`]. If the reply has an `ETag`, the request is made
-/// conditional on the version of the object that the chains see. `end` writes replies to the client.
+/// Fetches the stored object, and adds it to `head` as [`StoredState`]. If the reply has an `ETag`, makes the request
+/// conditional on this version of the object, because it is the version that the chains see. `end` creates the reply to
+/// the client if that fails.
 pub(crate) async fn add_stored_state<S, B, R>(
     query: StoredQuery,
     head: &mut Parts,
@@ -82,7 +84,7 @@ where
     R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let mut request = query.request.clone().map(|()| B::from(Bytes::new()));
-    // The inner service may need the extensions, such as the address of the client.
+    // The inner service may need what the extensions contain, such as the address of the client.
     *request.extensions_mut() = head.extensions.clone();
     if let Some(id) = head.headers.get(REQUEST_ID) {
         request.headers_mut().insert(REQUEST_ID, id.clone());
@@ -91,15 +93,15 @@ where
         .await
         .map_err(Unknown::Failed)?;
     let reply = inner.call(request).await.map_err(Unknown::Failed)?;
-    // A reply that has a `Passage` was created by the inner service itself, for example because its upstream is
-    // unreachable.
+    // If the reply has a `Passage`, the inner service did not get it from its upstream, which may be unreachable.
     if reply.extensions().get::<Passage>().is_some() {
         return Err(Unknown::Replied(reply));
     }
     match reply.status() {
         StatusCode::OK => {}
         StatusCode::NOT_FOUND if query.may_be_absent => return Ok(Stored::default()),
-        // The error is the client's, for example a missing permission.
+        // The inner service blames the client, for example because of a missing permission. So the client gets this
+        // reply.
         status if status.is_client_error() => {
             return Err(Unknown::Replied(
                 Passage::Ended("refused-by-upstream").mark(reply),
@@ -124,13 +126,14 @@ where
         object: Some(object),
         patched: None,
     };
-    // Weak validators never match in `If-Match` (RFC 9110, section 13.1.1).
+    // A weak `ETag` is not used, because it never matches in `If-Match` (RFC 9110, section 13.1.1).
     let etag = reply.headers.remove(ETAG);
     let version = etag.filter(|etag| etag.as_bytes().starts_with(b"\""));
     Ok((state, version))
 }
 
-/// Makes the request conditional on this version of the object. The client's own `If-Match` must permit the version.
+/// Makes the request conditional on this version of the object. Fails if the client's own `If-Match` excludes the
+/// version.
 fn require_version(headers: &mut HeaderMap, version: HeaderValue) -> Result<(), Rejection> {
     let mut wanted = headers.get_all(IF_MATCH).iter().peekable();
     let is_any = wanted.peek().is_none();

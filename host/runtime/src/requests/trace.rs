@@ -3,8 +3,8 @@ use admittance_net::trace::{TRACEPARENT, TRACESTATE};
 use http::HeaderMap;
 use tracing::{Span, field::display};
 
-/// Reads the trace context from the headers of a request. Invalid headers are removed, so that they are not forwarded.
-/// It is public for services that should behave like an [`AdmissionLayer`](crate::AdmissionLayer).
+/// Reads the trace context from the headers of a request, and removes headers that are invalid, so that they are not
+/// forwarded. It is public for services that should behave like an [`AdmissionLayer`](crate::AdmissionLayer).
 pub fn trace_context(headers: &mut HeaderMap) -> Option<TraceContext> {
     let context = parse(headers);
     if context.is_none() {
@@ -20,13 +20,13 @@ fn parse(headers: &HeaderMap) -> Option<TraceContext> {
     if parents.next().is_some() {
         return None;
     }
-    // The list may be spread over several headers.
+    // A trace state may be spread over several headers, which are joined.
     let values = headers.get_all(TRACESTATE).iter().map(|value| value.to_str());
     let states: Result<Vec<_>, _> = values.collect();
     TraceContext::parse(parent, states.ok().map(|states| states.join(",")).as_deref())
 }
 
-/// Creates a span with the uid and trace of the request, which appear in each of its log lines.
+/// Creates a span with the uid and the trace of the request, so that each log line about the request contains them.
 pub fn request_span(uid: &Uid, trace: Option<&TraceContext>) -> Span {
     let trace_id = trace.map(|trace| display(trace.trace_id()));
     tracing::info_span!("request", uid = uid.as_str(), trace_id)

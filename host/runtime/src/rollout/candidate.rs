@@ -1,5 +1,6 @@
 //! Candidates are new versions of plugins. A candidate is called in the background with the plugin's requests, without
-//! affecting them. In a rollout, it decides a share of the requests, and the plugin is called in the background.
+//! affecting them. In a rollout, the candidate decides a share of the requests, for which the plugin is called in the
+//! background.
 
 mod comparison;
 
@@ -36,19 +37,21 @@ use crate::{
     },
 };
 
-/// The maximum number of concurrent background calls of a candidate, which must not take the slots of live plugins.
+/// The maximum number of background calls of a candidate at a time, so that they do not take the slots that live
+/// plugins need.
 const BACKGROUND_CALLS: usize = 8;
 
-/// A hook that combines a plugin and its candidate. One answers; then the other is called in the background.
+/// A hook that combines a plugin with its candidate. One of the two answers a request. Then the other is called in the
+/// background, and their answers are compared.
 #[derive(Clone, derive_more::Debug)]
 #[debug("HookWithCandidate {{ trial: {trial:?}, .. }}")]
 pub(crate) struct HookWithCandidate {
     pub(crate) plugin: Arc<dyn Hook>,
     pub(crate) candidate: Arc<dyn Hook>,
-    /// The timeout of a background call.
+    /// The time limit of each background call.
     pub(crate) timeout: Duration,
     pub(crate) trial: Arc<Trial>,
-    /// The share of the requests that the candidate answers; `None` without a rollout.
+    /// The share of the requests that the candidate decides; `None` if it has no rollout.
     pub(crate) decides: Option<Share>,
 }
 
@@ -67,7 +70,8 @@ pub(crate) struct Trial {
     comparisons: Mutex<Comparisons>,
 }
 
-/// The identity of a trial. If a table has another plugin, candidate, share or rollout, a new trial begins.
+/// What identifies the comparison of a plugin with its candidate. If any of it differs in a new table, a new comparison
+/// begins.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TrialIdentity {
     pub(crate) stage: String,
@@ -81,7 +85,7 @@ pub(crate) struct TrialIdentity {
 pub(crate) struct Trials {
     trials: Mutex<HashMap<TrialIdentity, Weak<Trial>>>,
     redact: Arc<[Redaction]>,
-    /// Notified when a rollout reaches a limit.
+    /// Notified when the failures or refusals of a rollout reach their limit.
     pub(crate) limits: Arc<Notify>,
 }
 
@@ -145,7 +149,7 @@ impl Hook for HookWithCandidate {
 }
 
 impl HookWithCandidate {
-    /// Returns a copy of this hook whose candidate answers this share of the requests.
+    /// Returns a copy of this hook in which the candidate decides this share of the requests.
     pub(crate) fn deciding(&self, share: Share) -> Self {
         Self {
             decides: Some(share),
@@ -160,7 +164,8 @@ impl HookWithCandidate {
         }
     }
 
-    /// Calls the plugin or the candidate, whichever did not answer, in the background with the same request.
+    /// Calls in the background the one of plugin and candidate that has not answered the request, and compares the
+    /// answers.
     fn compare(&self, request: &Arc<Request>, answer: &Result<Response, Failure>, by_candidate: bool) {
         let Ok(slot) = self.trial.slots.clone().try_acquire_owned() else {
             self.trial.passed_over.fetch_add(1, Ordering::Relaxed);
@@ -195,7 +200,7 @@ impl HookWithCandidate {
             trial.record(request, ours, theirs, by_candidate, deadline).await;
             drop(slot);
         };
-        // The background call has a separate span, because the request's span ends earlier.
+        // The background call gets a span of its own, because the span of the request ends earlier.
         tokio::spawn(async move {
             work.instrument(request_span(&uid, trace.as_ref())).await;
         });
@@ -203,7 +208,8 @@ impl HookWithCandidate {
 }
 
 impl Trial {
-    /// Compares both answers. Large answers are compared on a thread for long work.
+    /// Compares the answers of plugin and candidate, and records the result. If they are large, this runs on a thread
+    /// for long work.
     async fn record(
         self: Arc<Self>,
         request: Arc<Request>,

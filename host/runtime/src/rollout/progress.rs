@@ -1,4 +1,4 @@
-//! Stores the progress of rollouts in memory and in the directory of the history.
+//! Keeps the progress of rollouts in memory, and writes it to the directory of the history.
 
 use std::{cmp::Reverse, sync::Arc, time::Duration};
 
@@ -10,42 +10,43 @@ use tokio::time::Instant;
 use super::{Rollout, RolloutAction, RolloutState, RolloutStatus};
 use crate::{Moment, live::disabled::is_stage, status::metrics};
 
-/// The progress of a rollout, as written to disk and reported to other replicas.
+/// The progress of a rollout, in the form in which it is written to disk and reported to other replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RolloutProgress {
-    /// The stage, by phase, chain and name: `Mutating:pods/images`.
+    /// The stage that the rollout belongs to, by phase, chain and name: `Mutating:pods/images`.
     pub stage: String,
-    /// A digest that identifies the rollout: of the candidate's module and settings, and of the rollout's definition.
+    /// A digest of the candidate's module and settings, and of the rollout's definition. If it changes, a new rollout
+    /// begins.
     pub subject: Digest,
-    /// The number of times that the rollout was restarted after an abort.
+    /// How often the rollout was restarted after an abort.
     #[serde(default)]
     pub attempt: u32,
-    /// The number of changes of step or state in any replica. Replicas order changes by this number, since their clocks
-    /// differ.
+    /// How often the step or state was changed in any replica. Replicas compare this number to find the latest change,
+    /// because their clocks differ.
     #[serde(default)]
     pub changes: u64,
-    /// The index of the current step.
+    /// The index of the rollout's current step.
     pub step: usize,
-    /// Whether the rollout continues by itself.
+    /// Whether the rollout continues by itself, waits for a user, or has ended.
     pub state: RolloutState,
-    /// The start of the current step or of the current state, whichever is later.
+    /// The time at which the current step began, or at which the state last changed if that was later.
     pub since: Moment,
-    /// The reason for an abort, or the user who paused the rollout.
+    /// The reason why the rollout was aborted, or the user who paused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The replica that made the last change; absent for this replica.
+    /// The name of the replica that made the last change; absent if it was this replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica: Option<String>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Rollouts {
-    /// The rollouts that were stored before a restart, until the first table takes them over.
+    /// The rollouts that were read from disk at the start. The first table takes over those that it contains.
     kept: Vec<RolloutProgress>,
     live: Vec<LiveRollout>,
-    /// Whether another replica begins the steps.
+    /// Whether another replica decides when the steps of rollouts begin.
     pub(super) is_led: bool,
 }
 
@@ -53,7 +54,8 @@ pub(crate) struct Rollouts {
 struct LiveRollout {
     rollout: Arc<Rollout>,
     progress: Arc<RolloutProgress>,
-    /// The end of the step, in the monotonic clock and in the system clock.
+    /// The end of the current step, in the monotonic clock and in the system clock; `None` if the step does not end by
+    /// itself.
     end: Option<(Instant, Moment)>,
 }
 
@@ -65,8 +67,8 @@ impl Rollouts {
         }
     }
 
-    /// Replaces the rollouts with the rollouts of a new live table. A rollout that is already in progress continues;
-    /// the others begin. Returns whether any rollout began or ended.
+    /// Replaces the list of rollouts by the rollouts of a new live table. A rollout that was in the list before
+    /// continues, and all others begin. Returns whether a rollout began or ended.
     pub(crate) fn adopt(&mut self, rollouts: impl Iterator<Item = Arc<Rollout>>) -> bool {
         let mut before = std::mem::take(&mut self.live);
         let mut is_changed = false;
@@ -142,7 +144,8 @@ impl Rollouts {
         is_changed
     }
 
-    /// Adopts another replica's progress where it is ahead of this replica's. Returns whether anything changed.
+    /// Takes over the progress that another replica reports for a rollout if it is ahead of this replica's. Returns
+    /// whether anything has changed.
     pub(super) fn follow(&mut self, theirs: Vec<RolloutProgress>) -> bool {
         let mut is_changed = false;
         for theirs in theirs {
@@ -208,12 +211,13 @@ impl LiveRollout {
         begun
     }
 
-    /// Continues a rollout after a restart. A step that would have ended meanwhile ends now, and no step is skipped.
+    /// Continues a rollout after a restart of this program. If the current step should have ended meanwhile, it ends
+    /// now. No step is skipped, however long the program was stopped.
     fn kept(rollout: Arc<Rollout>, progress: RolloutProgress) -> Self {
         let pause = rollout.definition.pause;
         let rest = progress.step_end(&rollout).map(|next| {
             let rest = next.0.duration_since(Moment::now().0).unwrap_or_default();
-            // The system clock may have been changed, so the remaining time is limited to one pause.
+            // The system clock may have been changed, so the rest of the step is limited to its full length.
             rest.min(pause)
         });
         let live = Self {
@@ -229,7 +233,8 @@ impl LiveRollout {
         let is_next = theirs.changes == self.progress.changes + 1;
         self.rollout.restart();
         *self = Self::kept(self.rollout.clone(), theirs);
-        // The change has just happened, so its time according to the other replica's clock is ignored.
+        // If the other replica is ahead by one change only, it has made the change just now. So the step lasts for its
+        // full length from now on, whatever the other replica's clock says.
         if let Some(end) = self.end.as_mut().filter(|_| is_next) {
             *end = end_after(self.rollout.definition.pause);
         }
@@ -292,8 +297,9 @@ impl LiveRollout {
 }
 
 impl RolloutProgress {
-    /// Returns a sort key by which replicas choose among their states of a rollout. An abort wins until the rollout is
-    /// restarted. Otherwise, the latest change wins and, of simultaneous changes, the one to the smaller step.
+    /// Returns a key for sorting the states of one rollout in several replicas: the state with the largest key wins.
+    /// After an abort, this is the aborted state until the rollout is restarted. In all other cases, it is the latest
+    /// change, and of several changes with the same number the one to the smallest step.
     fn rank(&self) -> impl Ord + use<> {
         let is_aborted = self.state == RolloutState::Aborted;
         (
@@ -305,7 +311,7 @@ impl RolloutProgress {
         )
     }
 
-    /// Returns the reason, with the name of the replica if another replica gave it.
+    /// Returns the reason for the last change. If another replica made the change, appends the name of that replica.
     pub fn reason_and_replica(&self) -> Option<String> {
         let reason = self.reason.as_ref()?;
         Some(match &self.replica {
@@ -320,7 +326,7 @@ impl RolloutProgress {
         share.copied().filter(|_| self.state != RolloutState::Aborted)
     }
 
-    /// Returns the end of the current step; `None` if a user must end it.
+    /// Returns the time at which the current step ends; `None` if only a user can end it.
     fn step_end(&self, rollout: &Rollout) -> Option<Moment> {
         let is_progressing = self.state == RolloutState::Progressing;
         is_progressing.then(|| Moment(self.since.0 + rollout.definition.pause))
@@ -346,7 +352,7 @@ impl RolloutProgress {
     }
 }
 
-/// Returns the end of a step that lasts for `rest` from now on, in both clocks.
+/// Returns the time that is `rest` from now, in the monotonic clock and in the system clock.
 fn end_after(rest: Duration) -> (Instant, Moment) {
     (Instant::now() + rest, Moment(Moment::now().0 + rest))
 }

@@ -1,4 +1,4 @@
-//! Counts the results of requests that a candidate decided.
+//! Counts the results of the requests that a candidate decided during its rollout.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::status::metrics;
 
-/// The rollout of a candidate. Lives as long as tables have the candidate with the same plugin.
+/// The rollout of a candidate. Lives as long as any table in which the candidate has the same plugin and rollout.
 #[derive(Debug)]
 pub(crate) struct Rollout {
     pub(crate) stage: String,
-    /// The digest of the candidate and of the rollout's definition. If it changes, another rollout begins.
+    /// A digest of the candidate and of the rollout's definition. If it changes, a new rollout begins.
     pub(crate) subject: Digest,
     pub(crate) definition: RolloutDefinition,
     counts: Mutex<StepCounts>,
@@ -27,7 +27,7 @@ pub(super) struct StepCounts {
     pub(super) failed: u64,
     pub(super) compared: u64,
     pub(super) refused: u64,
-    /// The reason for the abort, after a limit was reached.
+    /// The reason for aborting the rollout, once a limit was reached.
     problem: Option<String>,
 }
 
@@ -64,7 +64,7 @@ impl Rollout {
         self.definition.includes(&self.stage, request, share)
     }
 
-    /// Counts a request that the candidate decided, and whether the candidate failed.
+    /// Counts a request that the candidate decided. `is_failure` says that the candidate failed.
     pub(crate) fn count_decided(&self, is_failure: bool) {
         metrics::rollout_request(&self.stage, if is_failure { "failed" } else { "decided" });
         self.count(|counts| {
@@ -73,7 +73,8 @@ impl Rollout {
         });
     }
 
-    /// Counts a comparison with the plugin's verdict, and whether only the candidate denied.
+    /// Counts a request for which the verdicts of plugin and candidate were compared. `is_refusal` says that only the
+    /// candidate denied it.
     pub(crate) fn count_compared(&self, is_refusal: bool) {
         if is_refusal {
             metrics::rollout_request(&self.stage, "refused");
@@ -98,7 +99,7 @@ impl Rollout {
 
     fn count(&self, change: impl FnOnce(&mut StepCounts)) {
         let mut counts = self.counts.lock();
-        // The counts are reset after each pause, so that many old successes do not hide new failures.
+        // The counts begin again after each pause, so that many old successes do not hide new failures.
         if counts.problem.is_none() && counts.begun.elapsed() >= self.definition.pause {
             *counts = StepCounts::new();
         }

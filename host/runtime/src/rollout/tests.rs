@@ -33,7 +33,7 @@ fn rollout(subject: &str, written: &str) -> Arc<Rollout> {
     Arc::new(Rollout::new(STAGE, subject, definition(written), limits))
 }
 
-/// Creates a rollout with three steps of ten minutes each.
+/// Creates a rollout that has three steps of ten minutes each.
 fn three() -> Arc<Rollout> {
     rollout("one", "{ steps: [10, 50, 100] }")
 }
@@ -44,7 +44,7 @@ fn live(rollout: &Arc<Rollout>) -> Rollouts {
     rollouts
 }
 
-/// Returns the state, share and reason that the status shows.
+/// Returns the state, the share and the reason that the status shows for a rollout.
 fn shown(rollouts: &Rollouts, rollout: &Rollout) -> (RolloutState, String, Option<String>) {
     let progress = rollouts.get(Phase::Mutating, "pods", "images").unwrap();
     let status = progress.status(rollout);
@@ -114,11 +114,11 @@ async fn each_state_of_a_rollout_allows_only_some_user_actions() {
             }
             (steered, expected) => assert_eq!(steered.map(drop), expected.map(drop), "{action}"),
         }
-        // Only in the state Progressing does a step end by itself.
+        // A step ends by itself only if the state is Progressing.
         let is_progressing = shown(&rollouts, &rollout).0 == Progressing;
         assert_eq!(rollouts.next_end().is_some(), is_progressing, "{action}");
     }
-    // The first step of the resumed rollout lasts for a whole pause.
+    // The first step of a resumed rollout lasts for its full length again.
     assert_eq!(rollouts.next_end(), Some(Instant::now() + minutes(10)));
 }
 
@@ -128,18 +128,19 @@ async fn a_rollout_continues_in_a_new_table_with_the_same_candidate() {
     let mut rollouts = live(&first);
     rollouts.steer(STAGE, Next, None).unwrap();
     advance(minutes(4)).await;
-    // The next table has the same candidate with another plugin.
+    // In the next table, the same candidate has a different plugin.
     let second = three();
     assert!(!rollouts.adopt([second.clone()].into_iter()));
     assert_eq!(shown(&rollouts, &second).1, "50%");
     assert_eq!(rollouts.next_end(), Some(Instant::now() + minutes(6)));
-    // Failures that the second table counts abort the rollout.
+    // The rollout of the second table reaches its limit of failures, and is aborted.
     for _ in 0..5 {
         second.count_decided(true);
     }
     assert!(rollouts.advance());
     assert_eq!(shown(&rollouts, &second).0, Aborted);
-    // Another candidate begins at the first step, and so does the same one if the rollout's definition changed.
+    // A different candidate begins at the first step. So does the same candidate if the rollout's definition has
+    // changed.
     let other = rollout("two", "{ steps: [10, 50, 100] }");
     assert!(rollouts.adopt([other.clone()].into_iter()));
     assert_eq!(shown(&rollouts, &other), (Progressing, "10%".to_owned(), None));
@@ -162,13 +163,13 @@ async fn a_rollout_continues_after_a_restart() {
     let (mut again, is_changed) = restarted(&three());
     assert!(!is_changed);
     assert_eq!(shown(&again, &rollout), shown(&rollouts, &rollout));
-    // The system clock runs while tokio's clock is paused.
+    // The system clock goes on although tokio's clock is paused.
     let rest = again.next_end().unwrap() - Instant::now();
     assert!(rest > minutes(9) && rest <= minutes(10), "{rest:?}");
     advance(rest).await;
     assert!(again.advance());
     assert_eq!(shown(&again, &rollout).1, "100%");
-    // Another candidate does not adopt the stored progress.
+    // A different candidate does not take over the progress on disk.
     let other = super::tests::rollout("two", "{ percent: 20 }");
     let (again, is_changed) = restarted(&other);
     assert!(is_changed);
@@ -193,7 +194,7 @@ async fn a_step_that_expired_while_the_host_was_stopped_ends_on_restart() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rollout_that_reaches_a_limit_is_aborted() {
-    // (failures, decided requests, refusals, compared requests, expected reason)
+    // (failures, decided requests, refusals, compared requests, expected reason for the abort)
     for (failed, decided, refused, compared, expected) in [
         (1, 20, 2, 20, None),
         (
@@ -236,7 +237,7 @@ async fn a_rollout_that_reaches_a_limit_is_aborted() {
         let (state, _, reason) = shown(&rollouts, &rollout);
         assert_eq!(state == Aborted, expected.is_some());
         assert_eq!(reason.as_deref(), expected);
-        // When a user restarts an aborted rollout, it counts from zero.
+        // After a user has restarted an aborted rollout, its counts begin at zero.
         if state == Aborted {
             rollouts.steer(STAGE, Resume, None).unwrap();
             assert!(!rollouts.advance());
@@ -266,7 +267,7 @@ async fn limits_of_a_rollout_are_counted_anew_after_each_pause() {
     assert_eq!(shown(&rollouts, &rollout).0, Aborted);
 }
 
-/// Lets each of two replicas adopt the progress of the other.
+/// Gives each of two replicas the progress that the other reports.
 fn exchange(one: &mut Rollouts, other: &mut Rollouts) {
     one.follow(other.list());
     other.follow(one.list());

@@ -1,4 +1,4 @@
-//! Reports how often and in which way a candidate's answers differ from those of the live plugin.
+//! Reports how often and in what way the answers of a candidate differ from those of the live plugin.
 
 use admittance_admission::keywords;
 use schemars::JsonSchema;
@@ -7,72 +7,74 @@ use serde::{Deserialize, Serialize};
 use super::PluginStatus;
 use crate::{Moment, Redacted, RolloutStatus};
 
-/// A candidate and its statistics.
+/// A candidate, with statistics about how often it differs from the plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CandidateStatus {
     /// The plugin that is the candidate.
     pub plugin: PluginStatus,
-    /// The share of the stage's calls in which the candidate is compared: `10%`.
+    /// The share of the stage's calls for which candidate and plugin are compared: `10%`.
     pub share: String,
-    /// The start of the statistics.
+    /// The time since which candidate and plugin are compared.
     pub since: Moment,
-    /// Calls in which candidate and plugin gave the same answer.
+    /// The number of calls for which candidate and plugin gave the same answer.
     pub same: u64,
-    /// Calls in which the verdicts, changes, warnings or audit annotations differed.
+    /// The number of calls for which their verdicts, changes, warnings or audit annotations differed.
     pub different: u64,
-    /// Calls in which the candidate failed and the plugin did not; also counted in `different`.
+    /// The number of calls for which the candidate failed, but not the plugin. They are included in `different`.
     pub failed: u64,
-    /// Calls that were not compared because too many comparisons were running.
+    /// The number of calls that were not compared because too many comparisons were running.
     pub passed_over: u64,
     /// The rollout of the candidate; absent if it decides no requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutStatus>,
 }
 
-/// A candidate, and samples of differences.
+/// A candidate, with samples of the requests on which it differs from the plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CandidateReport {
-    /// The stage, as `admittance promote` expects it.
+    /// The candidate's stage, in the form that `admittance promote` expects.
     pub stage: String,
     /// The plugin with which the candidate is compared.
     pub plugin: PluginStatus,
     /// The candidate and its statistics.
     pub candidate: CandidateStatus,
-    /// The comparisons by the kind of the object, sorted by kind.
+    /// The comparisons for each kind of objects, sorted by kind.
     #[serde(default)]
     pub kinds: Vec<ComparedKind>,
-    /// The newest differences, at most 20, the last one first. The newest one of each kind and effect is kept longest.
+    /// Samples of the requests on which candidate and plugin differ, at most 20, the newest first. If there are more,
+    /// the newest sample for each kind and effect is kept longest.
     pub samples: Vec<DifferenceSample>,
 }
 
-/// The comparisons of a candidate with its plugin for one kind of objects.
+/// How often the answers of candidate and plugin differ for one kind of objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ComparedKind {
-    /// Group, version and kind, `apps/v1/Deployment`; `other kinds` for those after the first 50.
+    /// Group, version and kind of the objects: `apps/v1/Deployment`. Only 50 kinds are counted separately; the rest is
+    /// `other kinds`.
     pub kind: String,
-    /// Calls with the same answer.
+    /// The number of calls for which candidate and plugin gave the same answer.
     pub same: u64,
-    /// Calls in which only the candidate denied.
+    /// The number of calls for which only the candidate denied the request.
     pub would_deny: u64,
-    /// Calls in which only the plugin denied.
+    /// The number of calls for which only the plugin denied the request.
     pub would_allow: u64,
-    /// Calls in which the changes, messages, warnings or audit annotations differed.
+    /// The number of calls for which the changes, messages, warnings or audit annotations differed.
     pub would_change: u64,
-    /// Calls in which only the candidate failed.
+    /// The number of calls for which only the candidate failed.
     pub would_fail: u64,
 }
 
 impl ComparedKind {
-    /// The name under which further kinds are counted together.
+    /// The name under which all kinds are counted that are not counted separately.
     pub(crate) const OTHERS: &str = "other kinds";
 
-    /// Returns the number of calls in which the answers differed with this effect.
+    /// Returns the number of calls for which the answers differed in this way.
     pub fn with_effect(&self, effect: DifferenceEffect) -> u64 {
         match effect {
             DifferenceEffect::Deny => self.would_deny,
@@ -91,31 +93,32 @@ impl ComparedKind {
         }
     }
 
-    /// Returns the number of calls in which the answers differed.
+    /// Returns the number of calls for which the answers differed.
     pub fn different(&self) -> u64 {
         let counts = DifferenceEffect::ALL.map(|effect| self.with_effect(effect));
         counts.into_iter().sum()
     }
 }
 
-/// The effect of a candidate that answers in place of its plugin.
+/// The effect that it would have to use the candidate's answer instead of the plugin's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DifferenceEffect {
-    /// The candidate denies what the plugin does not deny.
+    /// The candidate denies the request, but the plugin does not.
     Deny,
-    /// The candidate does not deny what the plugin denies.
+    /// The candidate does not deny the request, but the plugin does.
     Allow,
-    /// The candidate changes the object in another way, or its message, warnings or audit annotations differ.
+    /// The candidate changes the object in a different way, or its message, warnings or audit annotations are
+    /// different.
     #[default]
     Change,
-    /// The candidate fails where the plugin does not.
+    /// The candidate fails, but the plugin does not.
     Fail,
 }
 
 keywords!(DifferenceEffect, "effect of a candidate": Deny = "deny", Allow = "allow", Change = "change", Fail = "fail");
 
 impl CandidateReport {
-    /// Removes values from patches, because they are parts of objects. The paths are kept.
+    /// Removes the values from the patches of the samples, because they are parts of objects. The paths are kept.
     pub fn without_values(&mut self) {
         let answers = self
             .samples
@@ -126,53 +129,54 @@ impl CandidateReport {
     }
 }
 
-/// A request on which a candidate and the plugin differ.
+/// A request on which a candidate and the plugin differ, with the answers of both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DifferenceSample {
-    /// The time of the comparison.
+    /// The time at which the answers were compared.
     pub at: Moment,
     /// The uid of the request.
     pub uid: String,
     /// The operation of the request: `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub operation: String,
-    /// Group, version and kind of the object, `apps/v1/Deployment`.
+    /// Group, version and kind of the request's object: `apps/v1/Deployment`.
     pub kind: String,
-    /// The namespace of the object; absent if it has none.
+    /// The namespace of the request's object; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The name of the object; may be empty if the control plane generates it.
+    /// The name of the request's object; it may be empty if the control plane generates the name.
     pub name: String,
-    /// The effect of the candidate's answer in place of the plugin's.
+    /// The effect that it would have to use the candidate's answer instead of the plugin's.
     #[serde(default)]
     pub effect: DifferenceEffect,
-    /// The answer of the plugin.
+    /// The answer of the plugin to this request.
     pub plugin: AnswerSample,
-    /// The answer of the candidate.
+    /// The answer of the candidate to this request.
     pub candidate: AnswerSample,
 }
 
-/// An answer in a sample.
+/// The answer of the plugin or of its candidate to a request on which they differ.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct AnswerSample {
-    /// `allow`, `patch`, `deny` or `failed`.
+    /// The verdict of the answer: `allow`, `patch`, `deny` or `failed`.
     pub verdict: String,
-    /// The message of a denial or a failure.
+    /// The message of the denial or failure; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The changes as a JSON Patch. A long patch has no values, and a very long one lacks operations at the end.
+    /// The changes to the object, as a JSON Patch. If it is long, it has no values. If it is very long, operations at
+    /// its end are left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<Redacted>,
-    /// The number of operations at the end that were left out.
+    /// The number of operations that were left out at the end of the patch.
     #[serde(default, skip_serializing_if = "crate::decisions::recording::is_zero")]
     pub operations_left_out: usize,
-    /// Warnings for the client.
+    /// The warnings for the client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Audit annotations, `key=value`.
+    /// The audit annotations of the answer, in the form `key=value`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub audit_annotations: Vec<String>,
 }

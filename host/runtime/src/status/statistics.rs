@@ -1,4 +1,4 @@
-//! Keeps call statistics of stages in memory for `status`.
+//! Keeps the statistics of stages in memory, which the command `status` shows.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ use crate::{
     status::{CallStatus, FailureStatus, RecentCalls, StageState},
 };
 
-/// The statistics of a stage. They continue as long as tables have the stage with the same hook.
+/// The statistics of a stage. They continue as long as there are tables in which the stage has the same hook.
 #[derive(Debug)]
 pub(crate) struct StageStatistics(Mutex<StageCounts>);
 
@@ -26,14 +26,15 @@ struct StageCounts {
     results: Results,
     state: StageState,
     last_failure: Option<FailureStatus>,
-    /// The recent calls; `None` before the first call, to save memory for stages that are never called.
+    /// The counts of the last minutes; `None` before the first call, to save memory for stages that are never called.
     recent: Option<Recent>,
-    /// The failure policy for which the stage's failure metrics were initialized.
+    /// The failure policy that the stage had when its failure counters were last set to 0.
     metrics: Option<FailurePolicy>,
     durations: Durations,
 }
 
-/// The duration metrics by result, kept because finding a metric by its labels takes longer than counting.
+/// For each result, the metric of the duration. They are kept, because finding a metric by its labels takes longer than
+/// counting.
 #[derive(Debug, Default)]
 struct Durations {
     enforce: [Option<::metrics::Histogram>; 4],
@@ -45,7 +46,7 @@ struct Durations {
 pub(crate) struct Statistics(Mutex<HashMap<(String, String), Weak<StageStatistics>>>);
 
 impl Statistics {
-    /// Returns the statistics of this stage with this hook. Tables with the stage share them.
+    /// Returns the statistics of this stage with this hook. All tables that contain both share them.
     pub(crate) fn get_or_create(&self, stage: &str, hook: &str) -> Arc<StageStatistics> {
         let mut statistics = self.0.lock();
         let key = (stage.to_owned(), hook.to_owned());
@@ -76,7 +77,8 @@ impl Default for StageStatistics {
 }
 
 impl StageStatistics {
-    /// Records the stage's policy. Returns whether it has changed, so that its failure metrics must be initialized.
+    /// Records the stage's failure policy. Returns whether it has changed, so that the failure counters must be set to
+    /// 0.
     pub(crate) fn lacks_metrics(&self, policy: FailurePolicy) -> bool {
         let mut counts = self.0.lock();
         counts.metrics.replace(policy) != Some(policy)

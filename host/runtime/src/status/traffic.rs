@@ -1,6 +1,7 @@
-//! Counts requests by the minute, to show trends.
+//! Counts the requests of each minute, to show trends.
 //!
-//! The memory is bounded: each serving thread has a histogram with one digit of precision for each minute of two hours.
+//! The memory is bounded: for each of the last 120 minutes, each thread that handles requests has one histogram, with a
+//! precision of one digit.
 
 use std::{
     collections::VecDeque,
@@ -17,29 +18,29 @@ use crate::decisions::DecisionVerdict;
 
 const HOUR: u64 = 60;
 
-/// The requests that matched a chain during some time, at most an hour.
+/// The number and the durations of the requests that matched a chain during some time, which is at most an hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficCounts {
-    /// The number of all requests.
+    /// The number of requests that matched a chain.
     pub requests: u64,
-    /// The requests that the chains changed and allowed.
+    /// The number of requests that the chains changed and allowed.
     pub changed: u64,
-    /// The requests that a stage denied.
+    /// The number of requests that a stage denied.
     pub denied: u64,
-    /// The requests that were refused because a stage failed or their deadline passed.
+    /// The number of requests that were refused because a stage failed, or because their deadline passed.
     pub failed: u64,
-    /// The time that half of the requests did not exceed, in microseconds, accurate to 10 %; 0 without requests.
+    /// The median duration of the requests in microseconds, accurate to 10 %; 0 if there were none.
     pub p50_microseconds: u64,
-    /// The time that 99 of 100 requests did not exceed, in microseconds, accurate to 10 %; 0 without requests.
+    /// The 99th percentile of the duration of the requests in microseconds, accurate to 10 %; 0 if there were none.
     pub p99_microseconds: u64,
 }
 
-/// The requests of an hour.
+/// The number and the durations of the requests in one hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrafficHour {
-    /// The counts of the whole hour.
+    /// The counts for the whole hour.
     pub total: TrafficCounts,
-    /// The counts of each of the 60 minutes, the oldest first.
+    /// The counts for each of the 60 minutes of the hour, the oldest minute first.
     pub minutes: Vec<TrafficCounts>,
 }
 
@@ -47,18 +48,19 @@ pub struct TrafficHour {
 #[derive(Debug)]
 pub struct Traffic {
     begun: Instant,
-    /// Each thread has its own minutes, so that requests do not wait for each other. A lock is shared only with
-    /// readers, which copy the list and add up the counts after they have released the lock.
+    /// For each thread, the counts of its minutes, so that requests on different threads do not wait for each other. A
+    /// thread's lock is taken for a short time when the counts are read, to copy the list. Adding up happens after
+    /// that.
     threads: ThreadLocal<Mutex<Minutes>>,
 }
 
-/// The minutes that had requests, the oldest first.
+/// The minutes in which there were requests, the oldest first.
 type Minutes = VecDeque<Arc<CountedMinute>>;
 
-/// The requests of one minute, or the sum of several minutes.
+/// The counts of the requests in one minute, or in several minutes together.
 #[derive(Clone, Debug)]
 struct CountedMinute {
-    /// The number of minutes since counting began.
+    /// The number of the minute, counted from the first one.
     number: u64,
     changed: u64,
     denied: u64,
@@ -67,7 +69,7 @@ struct CountedMinute {
 }
 
 impl Traffic {
-    /// Returns empty counts. The first minute begins at `begun`.
+    /// Returns counts that are zero. Minutes are counted from `begun`.
     pub fn new(begun: Instant) -> Self {
         Self {
             begun,
@@ -75,7 +77,7 @@ impl Traffic {
         }
     }
 
-    /// Counts a request with this verdict and duration.
+    /// Counts a request that ended at `now` with this verdict and duration.
     pub fn record(&self, verdict: DecisionVerdict, duration: Duration, now: Instant) {
         let number = self.minute(now);
         let mut minutes = self.threads.get_or_default().lock();
@@ -103,8 +105,8 @@ impl Traffic {
     }
 }
 
-/// Returns the counts of the hour that ends with the minute `last`. All counts are zero if `last` is `None`, which
-/// stands for an hour before counting began.
+/// Returns the counts of the hour whose last minute has the number `last`. If `last` is `None`, the hour is before the
+/// first minute, and all counts are zero.
 fn hour(threads: &[Minutes], last: Option<u64>) -> TrafficHour {
     let mut total = CountedMinute::new(0);
     let counts = (0..HOUR).rev().map(|back| {
@@ -151,7 +153,7 @@ impl CountedMinute {
         self.changed += other.changed;
         self.denied += other.denied;
         self.failed += other.failed;
-        // Adding fails only for histograms with a fixed range, but this one grows.
+        // Adding fails only for histograms with a fixed range, but this one grows as needed.
         let _ = self.durations.add(&other.durations);
     }
 
@@ -196,7 +198,7 @@ mod tests {
         assert_eq!(requests(&before)[58..], [1, 2]);
         let total = before.total;
         assert_eq!((total.requests, total.changed, total.denied), (3, 1, 1));
-        // Minutes that are two hours old are forgotten, even if there was no request since.
+        // Minutes that are two hours old no longer count, even if there has been no request since.
         let [last, before] = traffic.hours(begun + minutes(121));
         assert_eq!((last.total.requests, before.total.requests), (0, 1));
         record(DecisionVerdict::Allowed, 500);
@@ -215,7 +217,8 @@ mod tests {
                     for minute in 0..=number {
                         traffic.record(DecisionVerdict::Denied, Duration::ZERO, begun + minutes(minute));
                     }
-                    // All threads end together, because a thread that starts after another has ended reuses its counts.
+                    // All threads end together, because a thread that is started after the end of another would reuse
+                    // the counts of that one.
                     all.wait();
                 });
             }
@@ -261,7 +264,7 @@ mod tests {
                 is_close(total.p50_microseconds, microseconds),
                 "{microseconds}: {total:?}"
             );
-            // Durations of more than a minute are recorded as a minute.
+            // A duration of more than a minute is recorded as a minute.
             if 4 * microseconds <= 60_000_000 {
                 assert!(
                     is_close(total.p99_microseconds, 4 * microseconds),

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Denies objects named `bad`, labels objects named `plain`, and warns about all objects.
+/// A hook that denies objects named `bad`, labels objects named `plain`, and warns about all objects.
 struct Judge;
 
 #[async_trait]
@@ -30,7 +30,7 @@ impl Hook for Judge {
     }
 }
 
-/// A dialect in which POST creates and PUT updates the object in the body; GET goes through no chain.
+/// A dialect in which POST creates the object in the body, and PUT updates it. GET passes no chain.
 #[derive(Debug)]
 struct Objects(Spelling);
 
@@ -93,7 +93,7 @@ impl Dialect for Objects {
 
 type RequestLog = Arc<Mutex<Vec<(HeaderMap, String)>>>;
 
-/// Records the requests that it receives.
+/// An inner service that records the requests that it receives.
 #[derive(Clone, Default)]
 struct Inner(RequestLog);
 
@@ -168,7 +168,7 @@ async fn the_passage_of_a_response_says_how_its_request_was_handled() {
     let changed = r#"{"kind":"application","metadata":{"name":"plain"},"seen":true}"#;
     let configmap = r#"{"Kind":"configmap","metadata":{"name":"bad"}}"#.to_owned();
     let respelled = r#"{"KIND":"application","metadata":{"name":"good"}}"#.to_owned();
-    // (case, method, body, passage, what the inner service receives)
+    // (case, method, body, expected passage, expected body at the inner service)
     for (case, method, body, passage, reaches) in [
         (
             "allowed",

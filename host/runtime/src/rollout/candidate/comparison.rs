@@ -1,4 +1,4 @@
-//! Compares the answers of a plugin and its candidate, and collects samples of differences.
+//! Compares the answers of a plugin and its candidate, and collects samples of the requests on which they differ.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,13 +12,14 @@ use crate::{
 
 pub(super) const SAMPLES: usize = 20;
 
-/// The number of kinds that are counted separately. Clients choose the kinds, so further ones are counted together.
+/// The maximum number of kinds of objects that are counted separately. All further kinds are counted together, because
+/// clients choose the kinds.
 pub(super) const KINDS: usize = 50;
 
-/// The size in bytes to which patches in samples are shortened.
+/// The size to which a patch in a sample is shortened, in bytes.
 const MOST_PATCH: usize = 16 << 10;
 
-/// An answer, its effect on the request, and its warnings and audit annotations.
+/// The answer of a plugin or its candidate: its effect on the request, its warnings and its audit annotations.
 pub(super) struct Answer {
     pub(super) effect: Result<Effect, Failure>,
     warnings: Vec<String>,
@@ -26,7 +27,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Evaluates an answer by the same rules and limits as the answer of a stage.
+    /// Evaluates an answer by the rules and limits that apply to the answer of any stage.
     pub(super) async fn evaluate(
         request: &Request,
         answer: Result<Response, Failure>,
@@ -46,7 +47,8 @@ impl Answer {
         }
     }
 
-    /// Returns the effect of using the candidate's answer instead of this one; `None` if the answers are the same.
+    /// Returns what would be different if the candidate's answer were used instead of this one; `None` if the answers
+    /// are the same.
     pub(super) fn difference(&self, candidate: &Self) -> Option<DifferenceEffect> {
         if self.is_same(candidate) {
             return None;
@@ -106,7 +108,7 @@ impl Answer {
 #[derive(Debug, Default)]
 pub(super) struct Comparisons {
     pub(super) kinds: BTreeMap<String, ComparedKind>,
-    /// The differences, the newest first.
+    /// Samples of the requests on which plugin and candidate differ, the newest first.
     pub(super) samples: VecDeque<DifferenceSample>,
 }
 
@@ -120,8 +122,8 @@ impl Comparisons {
         })
     }
 
-    /// Counts a difference, and keeps it as a sample. Beyond the limit, old samples are dropped; those whose kind and
-    /// effect have a newer sample are dropped first.
+    /// Counts a difference, and keeps it as a sample. If there are too many samples, drops the oldest one that has a
+    /// newer sample with the same kind and effect. If there is none, drops the oldest sample.
     pub(super) fn add(&mut self, sample: DifferenceSample) {
         *self.kind(&sample.kind).with_effect_mut(sample.effect) += 1;
         self.samples.push_front(sample);

@@ -17,7 +17,7 @@ impl Hook for FixedAnswer {
     }
 }
 
-/// A hook that waits until it gets a permit.
+/// A hook that waits for a permit before it answers.
 struct Waits(Arc<Semaphore>);
 
 #[async_trait]
@@ -77,7 +77,7 @@ fn shadowed(plugin: impl Hook, candidate: impl Hook, share: &str) -> HookWithCan
     }
 }
 
-/// Waits until all comparisons have ended.
+/// Waits until all comparisons in the background have ended, and returns the status of the candidate.
 async fn settled(shadowed: &HookWithCandidate) -> CandidateStatus {
     let all = u32::try_from(BACKGROUND_CALLS).unwrap();
     drop(shadowed.trial.slots.acquire_many(all).await.unwrap());
@@ -134,7 +134,7 @@ async fn answers_are_compared_by_their_effects_and_warnings() {
         let answer = shadowed
             .admit(&Arc::new(request()), Deadline::after(Duration::from_secs(1)))
             .await;
-        // While the candidate waits, the request gets the plugin's answer.
+        // The candidate waits for a permit, but the request gets the plugin's answer at once.
         let deadline = Deadline::after(Duration::from_secs(1));
         let (answer, plugin) = (
             Answer::evaluate(&request(), answer, deadline).await,
@@ -207,7 +207,7 @@ fn differences_are_counted_by_kind_and_each_kind_keeps_a_sample() {
     let pods = comparisons.kind("v1/Pod");
     assert_eq!((pods.would_change, pods.would_fail), (2 * SAMPLES as u64, 1));
     assert_eq!(pods.different(), 2 * SAMPLES as u64 + 1);
-    // Clients choose kinds, so the number of counted kinds is limited.
+    // The number of separately counted kinds is limited, because clients choose the kinds.
     for number in 0..2 * KINDS {
         comparisons.kind(&format!("v1/Kind{number}")).same += 1;
     }
@@ -324,7 +324,7 @@ async fn a_candidate_decides_its_share_and_is_compared_with_its_plugin() {
         settled(&shadowed).await;
     }
     assert!((30..=70).contains(&by_candidate), "{by_candidate}");
-    // Plugin and candidate are called for every request, and a sample contains both answers.
+    // Plugin and candidate are called for every request, so a sample contains the answers of both.
     let report = shadowed.trial.report(None);
     assert_eq!(report.candidate.different, 100);
     for sample in report.samples {
@@ -333,7 +333,7 @@ async fn a_candidate_decides_its_share_and_is_compared_with_its_plugin() {
             ["deny", "allow"]
         );
     }
-    // The candidate has denied nothing that the plugin allows.
+    // The candidate denied nothing that the plugin allowed, so no limit is reached.
     let limit = tokio::time::timeout(Duration::ZERO, trials.limits.notified());
     assert!(limit.await.is_err());
 }
