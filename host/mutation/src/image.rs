@@ -43,7 +43,7 @@ mod tests {
 
     /// Source: Gatekeeper 3.x, pkg/mutation/mutators/assignimage/imageparser_test.go.
     #[test]
-    fn each_part_of_an_image_is_set_separately() {
+    fn each_part_of_an_image_name_is_set_separately() {
         let [domain, path, tag] = [
             ImageParts {
                 domain: Some("d.io".to_owned()),

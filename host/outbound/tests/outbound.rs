@@ -228,7 +228,7 @@ fn denied(answer: Result<HttpResponse, HttpError>) -> String {
 }
 
 #[tokio::test]
-async fn a_request_is_sent_over_tls() {
+async fn a_plugin_request_is_sent_over_tls() {
     let scene = Scene::new().await;
     let mut request = scene.get("/v1/rules?x=y");
     request.method = "POST".to_owned();

@@ -151,13 +151,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_mistake_is_not_retried_without_a_change() {
+    async fn a_mistake_in_definitions_is_not_retried_until_they_change() {
         let error = Error::Definitions(admittance_definitions::Mistakes::new());
         assert!(TableProblem::after(None, Arc::new(error)).next.is_none());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_ninth_table_waits_for_a_slot() {
+    async fn a_ninth_table_in_memory_waits_for_a_slot() {
         let slots = TableSlots::default();
         let mut taken = Vec::new();
         for count in 0..MOST_TABLES {

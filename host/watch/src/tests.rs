@@ -75,7 +75,7 @@ fn mount(root: &Path, revision: &str, text: &str) {
 }
 
 #[tokio::test]
-async fn every_way_of_changing_a_file_is_reported() {
+async fn a_file_change_is_reported_however_it_is_made() {
     type Step = fn(&Path);
     // (case, watched path, preparation, changes). Each change must be reported.
     let cases: [(&str, &str, Step, &[Step]); 9] = [
@@ -251,7 +251,7 @@ async fn writes_that_leave_the_content_the_same_are_not_reported() {
 }
 
 #[tokio::test]
-async fn a_change_is_reported_after_the_waiting_future_was_dropped() {
+async fn a_change_is_reported_even_if_the_waiting_future_was_dropped_before() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("file");
     let mut watch = watch(std::slice::from_ref(&file), true);

@@ -192,7 +192,7 @@ fn a_value_is_set_at_its_location() {
 /// Sources: Gatekeeper 3.x, pkg/mutation/mutators/modifyset/modify_set_mutator_test.go for lists, and
 /// pkg/mutation/mutators/assignimage/assignimage_mutator_test.go for images.
 #[test]
-fn lists_are_merged_or_pruned_and_parts_of_images_are_replaced() {
+fn lists_are_merged_or_pruned_and_parts_of_image_names_are_replaced() {
     let list = |items: &[&str]| json!({"spec": {"args": items}});
     let values = |items: &[&str]| items.iter().map(|item| Value::from(*item)).collect::<Vec<_>>();
     let image = |domain: &str| {

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_smallest_waiting_item_begins_next() {
+    async fn the_smallest_waiting_item_gets_the_next_permit() {
         let limit = SmallestFirstLimit::new(1);
         let first = limit.turn(100).await;
         let mut large = Box::pin(limit.turn(50));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lowering_the_limit_delays_the_next_item() {
+    async fn a_lower_limit_of_concurrent_work_delays_the_next_item() {
         let limit = SmallestFirstLimit::new(2);
         let (first, second) = (limit.turn(1).await, limit.turn(1).await);
         limit.set_limit(1);

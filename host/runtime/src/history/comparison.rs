@@ -188,7 +188,7 @@ mod tests {
     use crate::history::tests::entry;
 
     #[test]
-    fn texts_are_compared_file_by_file_and_modules_stage_by_stage() {
+    fn revisions_are_compared_by_the_texts_of_files_and_the_modules_of_stages() {
         let (mut from, mut to) = (entry(1, "a\nb\n").detail, entry(2, "a\nc\n").detail);
         from.revision.modules[0].digest = "sha256:01".to_owned();
         to.files.push(crate::RevisionFile {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn added_changed_and_removed_definitions_are_named() {
+    fn a_comparison_lists_added_changed_and_removed_definitions() {
         let document = |kind: &str, name: &str, spec: &str| {
             format!(
                 "apiVersion: admittance.dev/v1alpha1\nkind: {kind}\nmetadata: {{ name: {name} }}\nspec: {spec}\n"
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_plugins_are_named_if_their_definitions_did_not_change() {
+    fn a_comparison_lists_plugins_that_changed_without_their_definitions() {
         let (from, to) = (entry(1, "a").detail, entry(2, "a").detail);
         let with = |change: &dyn Fn(&mut Vec<RevisionModule>)| {
             let mut other = from.clone();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_without_common_lines_are_not_compared() {
+    fn very_long_texts_are_not_compared_line_by_line() {
         let text = |line: &str| format!("{line}\n").repeat(20_000);
         let names = || ["a".to_owned(), "b".to_owned()];
         let difference = difference(names(), &text("x"), &text("y"));

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_metric_is_represented_exactly() {
+    fn the_table_hash_metric_is_represented_exactly() {
         let mut bytes = [0xff; 32];
         assert_eq!(number(bytes.into()), 281_474_976_710_655.0);
         bytes[..6].copy_from_slice(&[0, 0, 0, 0, 1, 2]);

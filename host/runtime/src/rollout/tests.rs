@@ -78,7 +78,7 @@ async fn the_steps_of_a_rollout_begin_automatically() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_with_one_share_completes_after_a_pause() {
+async fn a_rollout_with_one_step_completes_after_a_pause() {
     let rollout = rollout("one", "{ percent: 20 }");
     let mut rollouts = live(&rollout);
     advance(minutes(10)).await;

@@ -85,7 +85,7 @@ impl StageStatistics {
     }
 
     pub(crate) fn record(&self, row: &TraceRow) {
-        // A result without an index means that the stage was not called.
+        // If the result has no index, the stage was not called.
         let Some(index) = index(&row.result) else { return };
         let mut counts = self.0.lock();
         if let Some(count) = counts.results.get_mut(index) {
@@ -141,7 +141,7 @@ fn failed(failure: &Failure) -> FailureStatus {
     }
 }
 
-/// The number of calls by result: allowed, changed, denied, failed.
+/// The number of calls with each result: allowed, changed, denied and failed, in this order.
 type Results = [u64; 4];
 
 fn index(result: &StageResult) -> Option<usize> {
@@ -154,7 +154,7 @@ fn index(result: &StageResult) -> Option<usize> {
     }
 }
 
-/// The calls in the current and the previous period.
+/// The calls of a stage in the current period of five minutes and in the period before.
 #[derive(Debug)]
 struct Recent {
     current: Period,
@@ -168,10 +168,11 @@ struct Period {
     durations: Histogram<u32>,
 }
 
-/// The length of a period. It is long enough to include rare requests, and short enough to forget the last hour.
+/// The length of a period. It is long enough to contain rare requests, and short enough for calls of an hour ago not to
+/// count.
 const PERIOD: Duration = Duration::from_secs(300);
 
-/// The maximum duration that is recorded, in microseconds: one minute, which exceeds every timeout.
+/// The longest duration that is recorded, in microseconds: one minute, which is longer than any timeout.
 const LONGEST: u64 = 60_000_000;
 
 impl Recent {
@@ -193,7 +194,7 @@ impl Recent {
         record_duration(&mut self.current.durations, duration);
     }
 
-    /// Returns the periods that began less than two period lengths ago.
+    /// Returns those periods that count as recent, because they began less than two period lengths ago.
     fn periods(&self, now: Instant) -> impl Iterator<Item = &Period> {
         let both = [&self.current, &self.previous];
         both.into_iter()
@@ -215,11 +216,11 @@ impl Recent {
         }
     }
 
-    /// Returns the given quantiles of the durations in microseconds; `None` if there are no durations.
+    /// Returns these quantiles of the recent durations, in microseconds. Each is `None` if there are no durations.
     fn quantiles<const N: usize>(&self, quantiles: [f64; N], now: Instant) -> [Option<u64>; N] {
         let mut all = histogram(2);
         for period in self.periods(now) {
-            // Adding cannot fail, because all histograms have the same bounds.
+            // Adding cannot fail, because all of the histograms have the same limits.
             if all.add(&period.durations).is_err() {
                 return [None; N];
             }
@@ -253,7 +254,7 @@ pub(super) fn record_duration(durations: &mut Histogram<u32>, duration: Duration
     let _ = durations.record(microseconds.clamp(1, LONGEST));
 }
 
-/// Creates a histogram with a precision of this many decimal digits. It grows with the longest duration.
+/// Creates a histogram with a precision of `digits` decimal digits. It grows as longer durations are recorded.
 pub(super) fn histogram(digits: u8) -> Histogram<u32> {
     #[expect(clippy::expect_used, reason = "one and two digits are possible")]
     Histogram::new(digits).expect("a histogram of one or two digits")

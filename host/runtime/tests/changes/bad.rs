@@ -8,7 +8,7 @@ use crate::{
     stores::{bcs, builder, id},
 };
 
-/// Returns invalid texts for the definition `n/y`.
+/// Returns texts that are invalid as the definition `n/y`.
 fn junk() -> [String; 6] {
     [
         String::new(),
@@ -16,7 +16,7 @@ fn junk() -> [String; 6] {
         "7".to_owned(),
         r#"{"metadata":[1]}"#.to_owned(),
         bcs("y", "Secret", "1").replace("Fail\"", "Fial\""),
-        // The definition `n/x` has the same operation and kind, which is a conflict.
+        // The operation and kind are those of the definition `n/x`, which is a conflict.
         bcs("y", "Application", "2"),
     ]
 }
@@ -27,7 +27,8 @@ fn expecting(expected: Expected) -> Application {
     how
 }
 
-/// Returns the locations of invalid definitions. A `+` marks those whose previous version is in force.
+/// Returns the locations of the invalid definitions. A `+` follows if the previous version of the definition is in
+/// force.
 fn bad(host: &Host) -> Vec<String> {
     let problem = host.status().problem;
     let bad = problem.into_iter().flat_map(|problem| problem.bad_definitions);
@@ -42,8 +43,8 @@ fn bad(host: &Host) -> Vec<String> {
     .collect()
 }
 
-/// Returns the builder of a host that has no history, and so knows no earlier versions of definitions. `on_bad` is the
-/// host's policy for invalid definitions.
+/// Returns the builder of a host without a history, so that the host knows no previous versions of definitions.
+/// `on_bad` says what is served if a definition is invalid.
 fn fresh(scene: &Scene, memory: &MemoryStore, on_bad: OnBadDefinition) -> HostBuilder {
     Host::builder()
         .definitions(scene.chains())
@@ -52,7 +53,7 @@ fn fresh(scene: &Scene, memory: &MemoryStore, on_bad: OnBadDefinition) -> HostBu
 }
 
 #[tokio::test]
-async fn an_invalid_entry_keeps_its_last_version_or_is_left_out() {
+async fn an_invalid_store_entry_is_served_in_its_last_version_or_left_out() {
     for text in junk() {
         // (policy, served definitions, served definitions after a change of `n/x`, location of the invalid definition)
         for (on_bad, served, changed, place) in [
@@ -78,16 +79,16 @@ async fn an_invalid_entry_keeps_its_last_version_or_is_left_out() {
             host.reload().await.unwrap();
             assert_eq!(live(&host), served, "{text}");
             assert_eq!(bad(&host), [place], "{text}");
-            // After a restart, a host with a history serves the previous version.
+            // A host with a history serves the previous version even after a restart.
             drop(host);
             let host = begin().build().await.unwrap();
             assert_eq!(live(&host), served, "{text}");
-            // Other definitions can still change.
+            // The valid definition can be changed.
             memory.put("n/x", &bcs("x", "Application", "2"));
             host.reload().await.unwrap();
             assert_eq!(live(&host), changed, "{text}");
             assert_eq!(bad(&host), [place], "{text}");
-            // Another program repairs the definition.
+            // The invalid definition is repaired by another program.
             memory.put("n/y", &bcs("y", "Secret", "3"));
             host.reload().await.unwrap();
             assert!(live(&host).ends_with(" n/x=2 n/y=3"), "{}", live(&host));
@@ -123,7 +124,7 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
                 host.build().await.unwrap()
             };
             let host = begin().await;
-            // Other definitions can be created, changed and deleted; the invalid one is unaffected.
+            // Valid definitions can be created, changed and deleted, which does not affect the invalid one.
             let new = bcs("z", "Process", "1");
             host.apply(&new, "new", &expecting(Expected::New)).await.unwrap();
             host.apply(
@@ -137,8 +138,7 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
             host.delete(&id("admissionwebhook/n/z"), &by("ci")).await.unwrap();
             assert_eq!(live(&host), "4 n/x=2 !", "{text}");
             assert_eq!(memory.text("n/y"), text);
-            // The invalid definition is listed. It cannot be created, because it exists already, but it can be
-            // replaced.
+            // The invalid definition is listed, and counts as existing. So it can be replaced, but not created.
             let stored = host.definitions().await.unwrap();
             let found = stored
                 .iter()
@@ -155,13 +155,13 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
                 .await
                 .unwrap();
             assert_eq!(live(&host), "5 n/x=2 n/y=1", "{text}");
-            // The invalid definition can also be deleted, together with its previous version, which is in force.
+            // An invalid definition can be deleted. This ends its previous version, too, which was in force.
             memory.put("n/y", &text);
             host.reload().await.unwrap();
             host.delete(&id("admissionwebhook/n/y"), &by("ci")).await.unwrap();
             assert!(live(&host).ends_with(" n/x=2"), "{text}: {}", live(&host));
             assert_eq!(bad(&host), [""; 0]);
-            // Deleting a definition that does not exist is an error.
+            // The definition no longer exists, so deleting it again is an error.
             let unknown = host
                 .delete(&id("admissionwebhook/n/y"), &by("ci"))
                 .await
@@ -171,10 +171,10 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
     }
 }
 
-/// If two definitions have the same operation and kind, the one in force stays valid, whatever the order of their
-/// names. If neither is in force, the one whose name comes first is used.
+/// If two definitions have the same operation and kind, the one that is in force stays valid, whatever the order of
+/// their names. If neither is in force, the one whose name comes first is valid.
 #[tokio::test]
-async fn an_entry_in_force_wins_over_a_conflicting_entry() {
+async fn a_definition_in_force_wins_over_a_conflicting_definition() {
     let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
     memory.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
@@ -220,7 +220,7 @@ async fn a_definition_without_its_module_is_reported_and_the_rest_is_served() {
         (live(&host).as_str(), bad(&host)),
         ("1 n/x=1 !", vec!["memory:/a/n/y".to_owned()])
     );
-    // A change through the host is refused if the module of the changed definition cannot be loaded.
+    // The host refuses a change if the module of the changed definition cannot be loaded.
     let own = bcs("z", "Process", "1").replace(client, &plugin("/nonexistent/z.wasm"));
     host.apply(&own, "new", &by("ci")).await.unwrap_err();
     host.apply(&bcs("z", "Process", "1"), "new", &by("ci"))
@@ -230,7 +230,7 @@ async fn a_definition_without_its_module_is_reported_and_the_rest_is_served() {
     memory.put("n/y", &bcs("y", "Secret", "1"));
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 n/x=1 n/y=1 n/z=1");
-    // The previous version stays in force if the new one cannot be loaded.
+    // If the module of a new version cannot be loaded, the previous version stays in force.
     drop(host);
     let kept = builder(&scene, &memory).build().await.unwrap();
     memory.put("n/y", &missing);

@@ -53,7 +53,7 @@ async fn a_stage_stays_disabled_when_definitions_change() {
     host.rollback(1, None).await.unwrap();
     assert_eq!(skipped(&host).await, ["a"]);
 
-    // The stage disappears and comes back.
+    // The stage is removed from the live table, and added again.
     host.delete(&"AdmissionChain/a".parse().unwrap(), &by("ci"))
         .await
         .unwrap();
@@ -69,7 +69,7 @@ async fn a_stage_stays_disabled_when_definitions_change() {
 }
 
 #[tokio::test]
-async fn a_stage_can_be_disabled_while_definitions_are_broken() {
+async fn a_stage_can_be_disabled_while_definitions_are_invalid() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
@@ -81,7 +81,7 @@ async fn a_stage_can_be_disabled_while_definitions_are_broken() {
         (vec!["a".to_owned()], "1 a=1 !")
     );
     drop(host);
-    // The host serves the last live table, in which the stage is disabled.
+    // The definitions are invalid, so the host starts with the last live table. In that table, the stage is disabled.
     let host = scene.start().await.unwrap();
     assert_eq!(
         (skipped(&host).await, live(&host).as_str()),

@@ -1,4 +1,4 @@
-//! Tests evaluations with chains that are not live, and explanations of which chains apply to a request.
+//! Tests evaluations of requests with chains that are not live, and explanations of which chains apply to a request.
 
 use std::{fs, time::Duration};
 
@@ -53,7 +53,7 @@ async fn evaluate(host: &Host, text: &str, request: Request) -> Result<Evaluated
     host.evaluate(chains, request, &EvaluateOptions::default()).await
 }
 
-/// Writes a module next to the definitions.
+/// Writes a module to the directory of definitions.
 fn module(scene: &Scene, file: &str, guest: &Guest) {
     fs::write(scene.chains().join(file), guest.component()).unwrap();
 }
@@ -91,8 +91,8 @@ async fn an_evaluation_is_not_counted_or_recorded() {
     assert_eq!(listed.decisions.len(), 1);
 }
 
-/// The path of the plugin is relative to the directory of definitions, and its compiled form is not written to the
-/// store.
+/// The path of the evaluated plugin is relative to the directory of definitions. The plugin's compiled form is not
+/// written to the store.
 #[tokio::test]
 async fn an_evaluation_loads_a_plugin_that_is_not_applied() {
     let scene = Scene::new();
@@ -114,7 +114,8 @@ async fn an_evaluation_loads_a_plugin_that_is_not_applied() {
     assert_eq!(kept, 0);
 }
 
-/// The host has a single slot. The live plugin gets it, and answers while evaluations loop.
+/// The host has a single slot for plugin calls. The live plugin gets it and answers, although plugins of evaluations
+/// loop at the same time.
 #[tokio::test]
 async fn a_looping_evaluation_takes_no_slot_from_requests() {
     let scene = Scene::new();
@@ -162,7 +163,7 @@ async fn a_dropped_evaluation_lets_the_next_one_begin() {
 #[tokio::test]
 async fn an_evaluation_can_replace_the_settings_of_a_live_chain() {
     let scene = Scene::new();
-    // This plugin refuses settings other than `{}`.
+    // The `configure` of this plugin fails unless the settings are `{}`.
     let strict =
         Guest::default().with_configure("(if (i32.ne (local.get $length) (i32.const 2)) (then unreachable))");
     module(&scene, "strict.wasm", &strict);
@@ -254,7 +255,7 @@ async fn an_evaluation_calls_webhooks_only_if_that_is_allowed() {
         evaluated.decision.stages[0].failure.as_deref(),
         Some("unreachable")
     );
-    // A chain that matches only Nodes does not apply to the Pod.
+    // The chain matches only Nodes, so it does not apply to the Pod of the request.
     let nodes = text.replace("[Pod]", "[Node]");
     assert!(
         evaluate(&host, &nodes, pod(json!({})))
@@ -280,7 +281,7 @@ spec:
     - { name: effects, sideEffects: Some, webhook: { protocol: AdmissionReview, url: \"https://127.0.0.1:1/\" } }
 ";
 
-/// Returns a text for each chain, such as `chain: yes; stage: no (why)`.
+/// Returns lines such as `NAME: Yes` or `NAME: No (why)`, one for each chain and each of its stages.
 fn summary(chains: &[ChainApplies]) -> Vec<String> {
     let line = |name: &str, applies: Applies, reason: &Option<String>| {
         let reason = reason
@@ -346,7 +347,7 @@ async fn chains_and_stages_that_do_not_apply_are_explained() {
         ]
     );
 
-    // Conditions on the object are undecided, because the request has no object.
+    // The request has no object, so it depends on the object whether the conditions hold.
     let kind = GroupVersionKind::from_api_version("v1", "Pod");
     let request = Request::new(Operation::Create, kind.clone(), kind.guess_resource());
     let lines = summary(&host.applies(&request).await);

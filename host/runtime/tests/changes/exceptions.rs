@@ -11,7 +11,7 @@ use crate::{
     stores::{bcs, builder},
 };
 
-/// Returns an exception that exempts the user jane from these stages.
+/// Returns the definition of an exception because of which these stages are not called for requests of the user jane.
 fn exception(name: &str, stages: &str, until: Moment) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
@@ -31,7 +31,7 @@ fn after(milliseconds: u64) -> Moment {
     Moment(SystemTime::now() + Duration::from_millis(milliseconds))
 }
 
-/// Returns the exceptions that make the chains skip stages for a new Pod of the user jane.
+/// Returns the exceptions because of which stages are skipped if the user jane creates a Pod, each with its chain.
 async fn used(host: &Host) -> Vec<String> {
     used_for(host, "Pod").await
 }
@@ -68,7 +68,7 @@ async fn exceptions_go_live_with_their_chains() {
     assert_eq!(status[0].stages, ["Mutating:a/hook"]);
     assert_eq!((status[0].owner.as_str(), status[0].expired), ("team-web", false));
 
-    // The chain is changed, deleted, and created again.
+    // The exception applies to the chain whether it is changed, or deleted and created again.
     scene.write("a.yaml", &chain("a", "2"));
     host.reload().await.unwrap();
     assert_eq!(used(&host).await, ["a legacy"]);
@@ -99,7 +99,7 @@ async fn exceptions_go_live_with_their_chains() {
 }
 
 #[tokio::test]
-async fn an_exception_that_expired_or_names_no_stage_is_a_warning() {
+async fn an_expired_exception_or_one_without_a_stage_causes_a_warning() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
@@ -116,7 +116,7 @@ async fn an_exception_that_expired_or_names_no_stage_is_a_warning() {
     assert_eq!(live(&host), "2 a=1");
     assert!(exception_statuses(&host)[0].expired);
     assert_eq!(used(&host).await, [""; 0]);
-    // A change to another definition does not repeat the warnings.
+    // The warnings concern only changed definitions, so they do not appear when another definition is changed.
     let applied = host.apply(&chain("b", "1"), "new.yaml", &by("ci")).await.unwrap();
     assert_eq!(applied.warnings, [""; 0]);
     // An exception with a mistake is refused.

@@ -10,10 +10,10 @@ use crate::{
     stores::{FollowTask, id, until},
 };
 
-/// The time after which a hanging test fails.
+/// The time limit after which a test that hangs fails.
 const NEVER: Duration = Duration::from_secs(60);
 
-/// Opening a FIFO for reading blocks until it has a writer.
+/// Opening a FIFO for reading blocks until another program writes to it, so the host must not open it.
 #[tokio::test]
 async fn a_fifo_among_the_files_delays_no_change_and_no_rollback() {
     let scene = Scene::new();
@@ -51,7 +51,8 @@ async fn a_fifo_among_the_files_delays_no_change_and_no_rollback() {
     assert_eq!(live(&host), "3 a=1 !");
 }
 
-/// A part of a file may be a valid file with fewer chains, so readers wait until the file is complete.
+/// While a file is being written, its first part may be a valid file with fewer chains. So the host waits until the
+/// file is complete.
 #[tokio::test]
 async fn a_file_is_read_only_after_it_is_written_completely() {
     let scene = Scene::new();
@@ -79,14 +80,14 @@ async fn a_file_is_read_only_after_it_is_written_completely() {
     assert_eq!(live(&host), "3 a=3 b=3 c=3");
     scene.write("ab.yaml", &both("4"));
     until(&host, "4 a=4 b=4 c=3").await;
-    // A file that stays incomplete is used after a while.
+    // If the rest of the file does not follow, the file is used as it is after a while.
     scene.write("ab.yaml", &chain("a", "4"));
     until(&host, "5 a=4 c=3").await;
 }
 
-/// Deleting a file removes its definitions, but emptying it does not.
+/// To delete a file removes its definitions. If a file only becomes empty or unreadable, its definitions stay in force.
 #[tokio::test]
-async fn a_file_that_loses_its_definitions_keeps_them_in_force() {
+async fn definitions_stay_in_force_if_their_file_becomes_empty_or_unreadable() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     scene.write("b.yaml", &chain("b", "1"));
@@ -126,7 +127,7 @@ async fn a_file_that_loses_its_definitions_keeps_them_in_force() {
         assert_eq!(live(&host), "1 a=1 b=1 !", "{expected}");
         let mistakes = host.status().problem.unwrap().mistakes;
         assert!(mistakes[0].contains("b.yaml"), "{mistakes:?}");
-        // `admittance check` loads the files in this way, and so reports the same mistake.
+        // `admittance check` loads files with this function, so it reports the same mistake.
         let error = Definitions::load(&[scene.chains()]).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
@@ -134,9 +135,10 @@ async fn a_file_that_loses_its_definitions_keeps_them_in_force() {
     until(&host, "2 a=1").await;
 }
 
-/// The versions before the mistake stay in force, and changes are applied to them.
+/// If one file becomes empty or unreadable, the last versions of its definitions stay in force, and others can be
+/// changed.
 #[tokio::test]
-async fn definitions_can_be_changed_while_a_file_has_lost_its_definitions() {
+async fn other_definitions_can_be_changed_while_a_file_is_empty_or_unreadable() {
     type Loss = fn(&Path);
     let losses: [(Loss, &str); 4] = [
         (
@@ -179,7 +181,7 @@ async fn definitions_can_be_changed_while_a_file_has_lost_its_definitions() {
         assert_eq!(live(&host), "4 a=2 b=1 d=1 !", "{expected}");
         let _following = FollowTask::start(&host);
         if scene.chains().join("b.yaml").is_file() {
-            // Applying the definition in force restores the file, and applying a changed one replaces the file.
+            // Applying the version in force restores the file. Applying another version replaces the file.
             for (path, expected) in [("1", "4 a=2 b=1 d=1"), ("2", "5 a=2 b=2 d=1")] {
                 lose(&scene.chains().join("b.yaml"));
                 until_problem(&host, mistake).await;
@@ -198,7 +200,8 @@ async fn definitions_can_be_changed_while_a_file_has_lost_its_definitions() {
     }
 }
 
-/// The configuration names the file itself. To remove its definitions, the user must edit the configuration.
+/// The configuration contains the path of the file itself. So the file is not deleted: the user has to remove it from
+/// the configuration.
 #[tokio::test]
 async fn a_file_that_is_configured_by_name_is_not_deleted() {
     let scene = Scene::new();
@@ -223,7 +226,7 @@ async fn a_file_that_is_configured_by_name_is_not_deleted() {
     assert_eq!(live(&host), "2 a=2 b=1 !");
 }
 
-/// Starts a host again, after the previous one has released the history.
+/// Starts a host again. Waits until the previous host has released the directory of the history.
 async fn restarted(scene: &Scene) -> Host {
     for _ in 0..1200 {
         match scene.start().await {

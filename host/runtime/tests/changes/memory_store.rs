@@ -14,8 +14,8 @@ use admittance::{
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
-/// A store of definitions in memory, which tests can change and make unreachable. Like a store of resources, it
-/// normalizes JSON. Its clones share their content.
+/// A store that keeps definitions in memory. Tests can change them, and make the store unreachable. It normalizes JSON,
+/// like a store of resources. Clones share the content.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryStore(Arc<Inner>);
 
@@ -23,9 +23,9 @@ pub(crate) struct MemoryStore(Arc<Inner>);
 struct Inner {
     name: &'static str,
     state: Mutex<State>,
-    /// The number of changes so far.
+    /// The number of changes to this store so far.
     version: watch::Sender<u64>,
-    /// The version that was last read.
+    /// The number of changes when this store was last read.
     read: AtomicU64,
 }
 
@@ -33,9 +33,9 @@ struct Inner {
 struct State {
     texts: BTreeMap<PathBuf, String>,
     is_lost: bool,
-    /// Whether the next commit fails because another writer came first.
+    /// Whether the next commit fails because another program is said to have written first.
     conflicts: bool,
-    /// If set, the next read reports that it has read the content, and then waits.
+    /// If this is set, the next read sends a message when it has read the content, and then waits for a message.
     hold: Option<(oneshot::Sender<()>, oneshot::Receiver<()>)>,
     commits: usize,
 }
@@ -50,7 +50,7 @@ impl MemoryStore {
         }))
     }
 
-    /// Changes a definition as another writer would.
+    /// Changes a definition in the way in which another program would.
     pub(crate) fn put(&self, name: &str, text: &str) {
         let path = self.path(name);
         self.happen(|state| {
@@ -69,8 +69,8 @@ impl MemoryStore {
         self.happen(|state| state.is_lost = is_lost);
     }
 
-    /// Makes the next read wait. The receiver is notified after the content was read. The read continues when the
-    /// sender is dropped.
+    /// Makes the next read wait after it has read the content. The returned receiver then gets a message. The read goes
+    /// on when the returned sender is dropped.
     pub(crate) fn hold_reading(&self) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
         let ((reached, has_read), (release, released)) = (oneshot::channel(), oneshot::channel());
         self.0.state.lock().unwrap().hold = Some((reached, released));

@@ -1,5 +1,5 @@
-//! Tests the preparation of plugins, and changes during the preparation of a plugin whose `configure` never returns.
-//! The timeout of `configure` is too long for tests to wait for.
+//! Tests how plugins are prepared, and how definitions are changed meanwhile. Some plugins have a `configure` that
+//! never returns, and a timeout for it that is longer than any test waits.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -11,10 +11,10 @@ use crate::{
     stores::{FollowTask, until},
 };
 
-/// The time after which a hanging test fails: a tenth of the timeout of `configure`.
+/// The time limit after which a test that hangs fails. It is a tenth of the timeout of `configure`.
 const NEVER: Duration = Duration::from_secs(60);
 
-/// Returns a chain with a plugin whose `configure` never returns.
+/// Returns a chain with a plugin whose `configure` never returns, so that its preparation hangs.
 fn hanging(scene: &Scene, name: &str) -> String {
     let module = scene.folder.path().join(format!("{name}.wasm"));
     let guest = Guest::default().with_configure("(loop $again (br $again))");
@@ -22,7 +22,7 @@ fn hanging(scene: &Scene, name: &str) -> String {
     plugin(name, &format!("file:{}", module.display()))
 }
 
-/// Starts a host whose second revision is live.
+/// Starts a host, and changes its definitions once, so that a rollback is possible.
 async fn start(scene: &Scene) -> Host {
     scene.write("a.yaml", &chain("a", "1"));
     let mut sandbox = SandboxConfig::default();
@@ -41,7 +41,7 @@ async fn start(scene: &Scene) -> Host {
     host
 }
 
-/// Waits until a table is being built; with `is_building` false, until none is.
+/// Waits until a table is being built or, if `is_building` is false, until no table is being built.
 async fn until_building(host: &Host, is_building: bool) {
     let mut turns = tokio::time::interval(Duration::from_millis(5));
     let waiting = async {
@@ -53,7 +53,7 @@ async fn until_building(host: &Host, is_building: bool) {
     assert!(waited.is_ok(), "building is never {is_building}");
 }
 
-/// Awaits an operation that must not wait for `configure`.
+/// Awaits an operation, and fails the test if it waits for the `configure` that never returns.
 async fn soon<T>(what: &str, answer: impl Future<Output = Result<T, ChangeError>>) -> T {
     match tokio::time::timeout(NEVER, answer).await {
         Ok(answer) => answer.unwrap(),
@@ -80,13 +80,13 @@ async fn a_hanging_apply_delays_no_other_change() {
     assert_eq!(live(&host), "4 a=1");
 
     assert!(!applying.is_finished());
-    // Cancelling the apply also cancels the preparation of its plugin.
+    // Cancelling the request to apply the definition ends the preparation of its plugin.
     applying.abort();
     until_building(&host, false).await;
 }
 
 #[tokio::test]
-async fn a_newer_change_of_files_cancels_a_hanging_one() {
+async fn a_newer_change_of_files_cancels_a_change_that_hangs() {
     let scene = Scene::new();
     let host = start(&scene).await;
     let _following = FollowTask::start(&host);
@@ -99,7 +99,7 @@ async fn a_newer_change_of_files_cancels_a_hanging_one() {
 }
 
 #[tokio::test]
-async fn a_rollback_cancels_a_hanging_change() {
+async fn a_rollback_cancels_a_change_that_hangs() {
     let scene = Scene::new();
     let host = start(&scene).await;
     let _following = FollowTask::start(&host);
@@ -112,7 +112,7 @@ async fn a_rollback_cancels_a_hanging_change() {
     assert_eq!(live(&host), "3 a=1");
 }
 
-/// Returns the only compiled form in the store.
+/// Returns the path and content of the compiled form in the store. There must be only one.
 fn compiled_form(scene: &Scene) -> (PathBuf, Vec<u8>) {
     let compiled = scene.folder.path().join("history/store/compiled");
     let mut entries = fs::read_dir(compiled).unwrap();
@@ -122,8 +122,7 @@ fn compiled_form(scene: &Scene) -> (PathBuf, Vec<u8>) {
     (path, bytes)
 }
 
-/// The compiled form of the module is damaged but has a correct digest, so the damage is found only when the plugin is
-/// loaded.
+/// The damaged compiled form has a correct digest, so the host notices the damage only when it loads the plugin.
 #[tokio::test]
 async fn a_compiled_form_that_cannot_be_loaded_is_compiled_again() {
     let scene = Scene::new();

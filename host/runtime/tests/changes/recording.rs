@@ -9,7 +9,7 @@ use admittance::{
 };
 use futures_util::StreamExt;
 
-/// Adds a label.
+/// A hook that adds a label to each object.
 struct Labels;
 
 #[async_trait]
@@ -36,7 +36,7 @@ async fn host() -> Host {
 }
 
 #[tokio::test]
-async fn a_share_of_requests_is_recorded_with_outcomes() {
+async fn a_recording_contains_a_share_of_the_requests_with_their_outcomes() {
     let host = host().await;
     host.admit(pod("before")).await;
     let redact = ["/metadata/annotations/token", "/metadata/labels/*"].map(|text| text.parse().unwrap());
@@ -55,7 +55,7 @@ async fn a_share_of_requests_is_recorded_with_outcomes() {
         assert_eq!(recorded.response["allowed"], true);
         assert_eq!(recorded.response["patchType"], "JSONPatch");
         assert_eq!((recorded.recording.revision, recorded.recording.redacted), (1, 2));
-        // A record is a valid AdmissionReview.
+        // The text of a record is a valid AdmissionReview.
         let review = admittance::admission::read_review(text.to_owned()).unwrap();
         assert_eq!(review.request.name, name);
     }

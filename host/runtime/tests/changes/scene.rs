@@ -3,7 +3,7 @@ use std::{fs, path::PathBuf};
 use admittance::{Application, Error, Host, admission::Phase};
 use tempfile::TempDir;
 
-/// A folder with definitions and a history, which is deleted when dropped.
+/// A directory with definitions and a history. It is deleted when this value is dropped.
 pub(crate) struct Scene {
     pub(crate) folder: TempDir,
 }
@@ -31,7 +31,7 @@ impl Scene {
         fs::read_to_string(self.chains().join(file)).unwrap()
     }
 
-    /// Starts a host with the definitions and history of this folder.
+    /// Starts a host with the definitions and the history in this directory.
     pub(crate) async fn start(&self) -> Result<Host, Error> {
         Host::builder()
             .definitions(self.chains())
@@ -40,13 +40,13 @@ impl Scene {
             .await
     }
 
-    /// Starts a host with the definitions of this folder, and a history in memory.
+    /// Starts a host with the definitions in this directory. Its history is in memory.
     pub(crate) async fn start_without_history(&self) -> Result<Host, Error> {
         Host::builder().definitions(self.chains()).build().await
     }
 }
 
-/// Returns a chain with one stage, which calls a webhook at this path.
+/// Returns the definition of a chain with one stage. The stage calls a webhook whose URL has this path.
 pub(crate) fn chain(name: &str, path: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
@@ -66,15 +66,15 @@ spec:
     )
 }
 
-/// Returns a chain with one stage, whose plugin has this source.
+/// Returns the definition of a chain with one stage. The stage's plugin has this source.
 pub(crate) fn plugin(name: &str, source: &str) -> String {
     let webhook = chain(name, "1");
     let (head, _) = webhook.split_once("      webhook:").unwrap();
     format!("{head}      plugin: {{ source: \"{source}\" }}\n")
 }
 
-/// Describes the live table: its revision, each chain with the path of its first webhook, and `!` if there is a
-/// problem.
+/// Describes the live table by its revision, each chain with the path of its first webhook, and `!` if there is a
+/// problem: `2 a=1 b=1 !`.
 pub(crate) fn live(host: &Host) -> String {
     let status = host.status();
     let chains = status.chains.iter().map(|chain| {
@@ -87,7 +87,7 @@ pub(crate) fn live(host: &Host) -> String {
     });
     let problem = if status.problem.is_some() { " !" } else { "" };
     let text = format!("{}{}{problem}", status.revision, chains.collect::<String>());
-    // The status must agree with the live table.
+    // The status must describe the table that is live.
     let table = host.table();
     assert_eq!(table.revision(), status.revision);
     for chain in &status.chains {

@@ -25,10 +25,10 @@ async fn unchanged_definitions_keep_their_revision_after_a_restart() {
     assert_eq!(live(&scene.start().await.unwrap()), "2 a=2");
 }
 
-/// A file with fewer chains than were live before may be incomplete, so the start waits.
+/// If a file contains fewer chains than were live before, it may be incomplete, so the start waits for more.
 #[tokio::test]
 async fn a_start_waits_until_a_file_is_written_completely() {
-    // File systems round times, so this is a little less than the time that the start waits.
+    // A little less than the time that the start waits, because file systems round times.
     const HOLD: Duration = Duration::from_millis(1900);
     let scene = Scene::new();
     scene.write("ab.yaml", &format!("{}---\n{}", chain("a", "1"), chain("b", "1")));
@@ -54,7 +54,7 @@ async fn a_start_with_invalid_definitions_serves_the_last_live_table() {
         let problem = host.status().problem.unwrap();
         assert!(problem.mistakes[0].contains("a.yaml"), "{problem:?}");
     }
-    // The directory of definitions is missing for a while.
+    // The definitions cannot be read while their directory is missing.
     fs::rename(scene.chains(), scene.folder.path().join("away")).unwrap();
     let host = scene.start().await.unwrap();
     assert_eq!(live(&host), "1 a=1 !");
@@ -86,7 +86,8 @@ async fn a_history_directory_cannot_be_opened_by_two_hosts() {
     assert!(error.to_string().contains("in use by process"), "{error}");
 }
 
-/// Applies definitions together, and then restores the files as if the program had crashed after `written` writes.
+/// Applies changes to three definitions together. Then restores the files as they would be if the program had crashed
+/// after writing the first `written` files. Returns the changes.
 async fn interrupted(scene: &Scene, written: usize) -> Vec<FileChange> {
     for name in ["a", "b"] {
         scene.write(&format!("{name}.yaml"), &chain(name, "1"));
@@ -133,7 +134,7 @@ async fn a_change_that_a_crash_interrupted_is_completed_at_the_next_start() {
         for change in &changes {
             assert_eq!(fs::read_to_string(&change.path).ok(), change.after, "{written}");
         }
-        // The change was completed, so it is not repeated after a user reverts it.
+        // The interrupted change was completed once. It must not be made again after a user has reverted a part of it.
         drop(host);
         scene.write("b.yaml", &chain("b", "1"));
         assert_eq!(live(&scene.start().await.unwrap()), "3 a=2 b=1 c=2", "{written}");

@@ -1,5 +1,5 @@
-//! Tests a store of definitions in addition to files: it is read and watched, and its definitions stay in force while
-//! the store is unreachable.
+//! Tests a host with a store of definitions besides its files. The store is read and watched, and its definitions stay
+//! in force while it is unreachable.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     scene::{Scene, by, chain, dry_run, live},
 };
 
-/// Returns a BCS definition with one webhook at this path.
+/// Returns a BCS definition with one webhook, whose URL has this path.
 pub(crate) fn bcs(name: &str, kind: &str, path: &str) -> String {
     format!(
         r#"{{"kind":"admissionwebhook","apiVersion":"v4","metadata":{{"namespace":"n","name":"{name}"}},"resourcesRef":{{"operation":"Create","kind":"{kind}"}},"admissionWebhooks":[{{"name":"hook","failurePolicy":"Fail","clientConfig":{{"url":"http://127.0.0.1:1/{path}"}}}}]}}"#
@@ -28,7 +28,7 @@ pub(crate) fn builder(scene: &Scene, memory: &MemoryStore) -> HostBuilder {
         .history(scene.folder.path().join("history"))
 }
 
-/// Waits until `live` returns the expected description of the live table.
+/// Waits until the live table is the expected one, in the form of `live`.
 pub(crate) async fn until(host: &Host, expected: &str) {
     let mut turns = tokio::time::interval(Duration::from_millis(5));
     let waiting = async {
@@ -40,7 +40,7 @@ pub(crate) async fn until(host: &Host, expected: &str) {
     assert!(waited.is_ok(), "{expected} never comes: {}", live(host));
 }
 
-/// A task in which a host follows its definitions. Dropping this value ends the task.
+/// A task in which a host follows changes of its definitions. The task ends when this value is dropped.
 pub(crate) struct FollowTask(tokio::task::JoinHandle<()>);
 
 impl FollowTask {
@@ -87,14 +87,14 @@ async fn definitions_of_stores_and_files_are_live_together() {
         ]
     );
 
-    // Reformatting a definition does not create a revision.
+    // A definition was reformatted, which changes nothing, so there is no new revision.
     memory.put(
         "n/y",
         &bcs("y", "Secret", "1").replace(",\"resourcesRef\"", ",\n  \"resourcesRef\""),
     );
     host.reload().await.unwrap();
     assert_eq!(live(&host), "5 a=2 n/y=1");
-    // Revisions contain the entries of the store, so a comparison shows how the entries changed.
+    // Revisions contain the definitions of the store, so a comparison of revisions shows their changes.
     let comparison = host.compare(1, 2).unwrap().text;
     let lines: Vec<_> = comparison.lines().filter(|line| line.contains("url")).collect();
     assert_eq!(
@@ -113,7 +113,7 @@ async fn mistakes_in_a_store_are_reported_with_their_locations() {
     let host = builder(&scene, &memory).build().await.unwrap();
     let plugin = r#""plugin":{"source":"file:x.wasm"}"#;
     let client = r#""clientConfig":{"url":"http://127.0.0.1:1/1"}"#;
-    // (stored text, expected mistake)
+    // (text in the store, beginning of the expected mistake)
     let table = [
         ("{".to_owned(), "memory:/a/n/y:1:"),
         (
@@ -161,7 +161,7 @@ async fn a_table_stays_live_while_its_store_is_lost() {
     let problem = host.status().problem.unwrap();
     assert_eq!(problem.mistakes, ["memory:/a cannot be reached: it is away"]);
     assert!(problem.next_attempt.is_some());
-    // The mistake in the store is reported together with mistakes in files.
+    // The problem of the store and the mistakes in files are reported together.
     std::fs::write(scene.chains().join("b.yaml"), b"\xff").unwrap();
     let error = host.reload().await.unwrap_err().to_string();
     assert!(
@@ -169,7 +169,7 @@ async fn a_table_stays_live_while_its_store_is_lost() {
         "{error}"
     );
     scene.remove("b.yaml");
-    // While the store is lost, definitions cannot be listed or changed.
+    // The definitions in the store can neither be listed nor changed while the store is unreachable.
     let errors = [
         host.definitions().await.unwrap_err(),
         host.apply(&bcs("x", "Application", "2"), "new", &by("ci"))
@@ -186,7 +186,7 @@ async fn a_table_stays_live_while_its_store_is_lost() {
     memory.put("n/x", &bcs("x", "Application", "2"));
     memory.set_lost(false);
     until(&host, "2 a=1 n/x=2").await;
-    // Losing and restoring the store without changes does not create a revision.
+    // The store was unreachable for a while but has not changed, so there is no new revision.
     memory.set_lost(true);
     until(&host, "2 a=1 n/x=2 !").await;
     memory.set_lost(false);
@@ -198,13 +198,13 @@ async fn a_start_without_the_store_serves_the_last_live_table() {
     let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
     memory.put("n/x", &bcs("x", "Application", "1"));
     memory.set_lost(true);
-    // Without a previous table, the start fails after five seconds.
+    // There is no earlier table to serve, so the start fails when it has waited for five seconds.
     let begin = tokio::time::Instant::now();
     let error = builder(&scene, &memory).build().await.unwrap_err();
     assert_eq!(error.to_string(), "memory:/a cannot be reached: it is away");
     assert_eq!(begin.elapsed().as_secs(), 5);
 
-    // A start continues if the store returns while it waits.
+    // The store becomes reachable while the start waits for it, so the start continues.
     let builder = || builder(&scene, &memory);
     let returns = async {
         tokio::task::yield_now().await;
@@ -213,7 +213,7 @@ async fn a_start_without_the_store_serves_the_last_live_table() {
     let (host, ()) = tokio::join!(builder().build(), returns);
     assert_eq!(live(&host.unwrap()), "1 n/x=1");
 
-    // The last live table is served until the store returns.
+    // The store is unreachable, so the last live table is served until the store is back.
     memory.set_lost(true);
     let host = builder().build().await.unwrap();
     assert_eq!(live(&host), "1 n/x=1 !");
@@ -223,8 +223,8 @@ async fn a_start_without_the_store_serves_the_last_live_table() {
     until(&host, "2 n/x=2").await;
 }
 
-/// A store reports a change only until it is read. So if a reader only lists the content, or fails to change it, the
-/// host must still go live with the change.
+/// The store reports a change only until its content is read. So if a request reads the change and does not use it,
+/// because it only lists definitions or fails, the host must go live with the change nevertheless.
 #[tokio::test]
 async fn a_change_that_was_read_but_not_used_goes_live_later() {
     let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
@@ -254,14 +254,14 @@ async fn a_rollback_holds_until_the_store_changes() {
     host.apply(&bcs("x", "Application", "2"), "new", &by("ci"))
         .await
         .unwrap();
-    // The rollback happens before the host notices the change in the store.
+    // Applying has changed the store, but the host has not read the store again before the rollback.
     host.rollback(1, None).await.unwrap();
     assert_eq!(live(&host), "3 n/x=1");
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 n/x=1");
     assert!(memory.text("n/x").contains("1:1/2"));
 
-    // Neither losing the store nor restarting creates a revision, even if the store is still lost.
+    // Neither an unreachable store nor a restart of the host, even at the same time, leads to a new revision.
     memory.set_lost(true);
     host.reload().await.unwrap_err();
     assert_eq!(live(&host), "3 n/x=1 !");
@@ -274,7 +274,7 @@ async fn a_rollback_holds_until_the_store_changes() {
     drop(host);
     let host = builder(&scene, &memory).build().await.unwrap();
     assert_eq!(live(&host), "3 n/x=1");
-    // A rollback during an outage of the store stays in force when the store is back.
+    // If the rollback happens while the store is unreachable, it is still live when the store is back.
     memory.put("n/x", &bcs("x", "Application", "3"));
     host.reload().await.unwrap();
     assert_eq!(live(&host), "4 n/x=3");

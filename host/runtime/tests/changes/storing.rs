@@ -1,4 +1,4 @@
-//! Tests that changed definitions are written to the store that contains them.
+//! Tests that a changed definition is written to the store that contains it.
 
 use admittance::{Application, AppliedEffect, ChangeError, Expected, Host, Origin, definitions::StoreError};
 
@@ -30,14 +30,14 @@ async fn changed_definitions_are_written_back_to_their_store() {
     assert_eq!(applied.definitions[0].effect, AppliedEffect::Changed);
     assert_eq!(live(&host), "3 a=1 n/x=2");
     assert!(memory.text("n/x").contains("http://127.0.0.1:1/2"));
-    // The same definition in YAML changes nothing.
+    // The definition is the same in YAML, so applying it changes nothing.
     let yaml = "kind: admissionwebhook\napiVersion: v4\nmetadata: { namespace: 'n', name: x }\nresourcesRef: { operation: \
                 Create, kind: Application }\nadmissionWebhooks: [ { name: hook, failurePolicy: Fail, clientConfig: { url: \
                 http://127.0.0.1:1/2 } } ]\n";
     let again = host.apply(yaml, "new.yaml", &by("ci")).await.unwrap();
     assert_eq!(again.definitions[0].effect, AppliedEffect::Unchanged);
     assert_eq!((again.revision, memory.commits()), (3, 1));
-    // YAML is stored as JSON, which other readers of the store expect.
+    // The YAML is stored as JSON, because that is what the store's other users expect.
     let yaml = yaml.replace("/2", "/3");
     host.apply(&yaml, "new.yaml", &by("ci")).await.unwrap();
     assert_eq!(live(&host), "4 a=1 n/x=3");
@@ -63,7 +63,7 @@ async fn changed_definitions_are_written_back_to_their_store() {
             (Origin::Start, None),
         ]
     );
-    // Reloading has no effect, because the written definitions are already live.
+    // The definitions that were written are live, so reading them again has no effect.
     host.reload().await.unwrap();
     assert_eq!(live(&host), "5 a=1");
 }
@@ -75,7 +75,7 @@ async fn an_apply_fails_if_its_expectations_are_not_met() {
     memory.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
     let [x, y] = [bcs("x", "Application", "2"), bcs("y", "Secret", "1")];
-    // (text, expectation, error)
+    // (text to apply, expectation, expected error)
     let table = [
         (
             &x,
@@ -133,7 +133,8 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
     let history = scene.folder.path().join("history");
     let file = scene.chains().join("a.yaml");
     let [x, y] = [bcs("x", "Application", "1"), bcs("y", "Secret", "1")];
-    // Each character of `order` adds a source of definitions: `f` the file, `d` the directory, `1` or `2` a store.
+    // Returns a builder to which a source of definitions is added for each character of `order`: the file for `f`, the
+    // directory for `d`, and a store for `1` or `2`.
     let orders = |order: &str| {
         let builder = Host::builder().history(&history);
         order.chars().fold(builder, |builder, place| match place {
@@ -178,7 +179,7 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
         );
     }
 
-    // A change that affects two stores is refused.
+    // A change is refused if its definitions are in two stores.
     second.put("n/y", &y);
     let host = orders("d12").build().await.unwrap();
     let both = format!("{}\n---\n{}", chain("a", "2"), y.replace("1:1/1", "1:1/2"));
@@ -193,7 +194,8 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
     assert_eq!(live(&host).split_once(' ').unwrap().1, "a=1 n/y=1");
 }
 
-/// Only changes of files are first written to the history. A store changes atomically, so its changes need no history.
+/// Only changes of files have to be written to a history first, so that they can be completed after a crash. A store
+/// changes atomically, so it can be changed without a history.
 #[tokio::test]
 async fn a_store_can_be_changed_without_a_history() {
     let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
@@ -213,7 +215,7 @@ async fn a_store_can_be_changed_without_a_history() {
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
 }
 
-/// Definitions that are read again while a change is prepared may have a problem. The change must not hide it.
+/// Definitions may be read again while a change is prepared, and be invalid then. The change must not hide that.
 #[tokio::test]
 async fn a_change_does_not_hide_a_problem_found_while_it_is_prepared() {
     let (scene, memory) = (Scene::new(), MemoryStore::new("a"));

@@ -1,4 +1,4 @@
-//! Tests tables that wait until the program lets them go live.
+//! Tests tables that wait to go live until the program permits it.
 
 use std::{fs, time::Duration};
 
@@ -22,7 +22,8 @@ async fn start(scene: &Scene) -> Host {
     host.await.unwrap()
 }
 
-/// Prepares a table whose only chain calls a webhook at this path; returns the hash of the table.
+/// Changes the only chain so that it calls a webhook whose URL has this path. Returns the content hash of the table
+/// that is then prepared.
 async fn prepare(scene: &Scene, host: &Host, path: &str) -> Digest {
     scene.write("a.yaml", &chain("a", path));
     host.reload().await.unwrap();
@@ -51,7 +52,7 @@ async fn a_new_table_waits_until_the_program_lets_it_go_live() {
     let second = prepare(&scene, &host, "2").await;
     assert_eq!(live(&host), "1 a=1");
     assert_eq!((host.hash(), host.status().prepared), (first, Some(second)));
-    // Reading unchanged definitions again has no effect.
+    // The definitions are unchanged, so reading them again has no effect.
     host.reload().await.unwrap();
     assert_eq!(host.prepared().newest, second);
     assert!(!host.go_live_with(Digest::of("another")).await);
@@ -62,7 +63,7 @@ async fn a_new_table_waits_until_the_program_lets_it_go_live() {
         (second, second, None)
     );
 
-    // A waiting table is not in the history.
+    // A table that waits to go live is not in the history, so it is lost at a restart.
     prepare(&scene, &host, "3").await;
     assert_eq!(host.history().len(), 2);
     drop(host);
@@ -88,7 +89,7 @@ async fn an_earlier_prepared_table_can_still_go_live() {
 }
 
 #[tokio::test]
-async fn an_agreed_change_goes_live_before_its_reversal_does() {
+async fn a_change_can_go_live_after_it_was_reverted_and_before_the_reversal() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = start(&scene).await;
@@ -115,7 +116,7 @@ async fn a_change_without_effect_on_verdicts_goes_live_immediately() {
     host.reload().await.unwrap();
     assert_eq!((live(&host), host.hash()), ("2 a=1".to_owned(), hash));
 
-    // The hash does not depend on the directory of the definitions.
+    // The content hash of a table does not depend on the directory of the definitions.
     let elsewhere = Scene::new();
     elsewhere.write("z.yaml", &chain("a", "1"));
     assert_eq!(elsewhere.start().await.unwrap().hash(), hash);
@@ -123,9 +124,10 @@ async fn a_change_without_effect_on_verdicts_goes_live_immediately() {
     assert_ne!(elsewhere.start().await.unwrap().hash(), hash);
 }
 
-/// The hash depends on the content of referenced files, because replicas may have other files at the same paths.
+/// The content hash depends on the content of the files to which definitions refer, because a path may lead to
+/// different files on different replicas.
 #[tokio::test]
-async fn changed_module_files_with_the_same_names_make_a_new_table() {
+async fn a_changed_module_or_rego_file_makes_a_new_table() {
     let scene = Scene::new();
     let [module, policy] = ["a.wasm", "a.rego"].map(|name| scene.chains().join(name));
     scene.write("a.yaml", &plugin("a", "file:a.wasm"));
@@ -136,8 +138,8 @@ async fn changed_module_files_with_the_same_names_make_a_new_table() {
     let second = scene.start_without_history().await.unwrap().hash();
     assert_ne!(second, first, "another module");
 
-    // The text of the Rego file becomes a setting of the plugin, so changing the file changes the table. The test uses
-    // a guest in place of the stock plugin.
+    // The text of the Rego file is a setting of the stage's plugin, so changing it changes the table. The stock plugin
+    // is replaced by a small module here.
     let stage = "      rego: { file: a.rego, entrypoint: data.a.deny }\n";
     let text = plugin("a", "file:a.wasm");
     let (head, _) = text.split_once("      plugin:").unwrap();

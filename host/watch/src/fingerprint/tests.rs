@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_stamp_is_settled_when_the_file_is_older_than_the_clock_resolution() {
+fn a_stamp_is_reliable_when_the_file_is_older_than_the_clock_resolution() {
     let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
     for (changed, now, expected) in [
         (Some(changed), changed, false),

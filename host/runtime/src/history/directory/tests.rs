@@ -22,7 +22,7 @@ fn revisions_on_disk_are_read_after_a_restart() {
 }
 
 #[test]
-fn only_the_owner_may_read_the_directory() {
+fn only_the_owner_may_read_the_history_directory() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a/history");
     let directory = HistoryDirectory::open(&path).unwrap();
@@ -46,7 +46,7 @@ fn only_the_owner_may_read_the_directory() {
 }
 
 #[test]
-fn temporary_files_of_a_killed_program_are_removed() {
+fn temporary_files_that_a_killed_program_left_in_the_history_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let entry = entry(1, "a");
     let directory = HistoryDirectory::open(folder.path()).unwrap();
@@ -66,7 +66,7 @@ fn temporary_files_of_a_killed_program_are_removed() {
 }
 
 #[test]
-fn a_second_program_cannot_open_the_directory() {
+fn a_second_program_cannot_open_the_history_directory() {
     let folder = tempfile::tempdir().unwrap();
     let first = HistoryDirectory::open(folder.path()).unwrap();
     let error = HistoryDirectory::open(folder.path()).unwrap_err();
@@ -77,7 +77,7 @@ fn a_second_program_cannot_open_the_directory() {
 }
 
 #[test]
-fn a_damaged_revision_is_left_out() {
+fn a_damaged_revision_file_is_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let directory = HistoryDirectory::open(folder.path()).unwrap();
     for (damage, number) in [("cut", 1), ("changed", 2), ("empty", 3)] {

@@ -94,7 +94,7 @@ async fn a_disabled_stage_is_not_called_until_its_time_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_audited_stage_is_called_but_not_enforced() {
+async fn a_stage_disabled_to_audit_is_called_but_not_enforced() {
     let host = pods().build().await.unwrap();
     let how = Disabling {
         audit: true,
@@ -275,7 +275,7 @@ async fn a_start_enables_stages_whose_time_has_ended() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_of_disabled_stages_enables_all_stages() {
+async fn all_stages_are_enabled_if_the_file_of_disabled_stages_is_damaged() {
     let folder = TempDir::new().unwrap();
     let host = pods().history(folder.path()).build().await.unwrap();
     host.disable(&id("pods/images"), off(minutes(30), "x"))

@@ -249,7 +249,7 @@ async fn the_passage_of_a_response_says_how_its_request_was_handled() {
 }
 
 #[tokio::test]
-async fn large_and_encoded_bodies_are_refused() {
+async fn large_and_compressed_bodies_are_refused() {
     let layer = layer()
         .await
         .body_limits(BodyLimits::new(60, Duration::from_secs(30)));

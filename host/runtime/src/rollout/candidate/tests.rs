@@ -231,7 +231,7 @@ async fn a_slow_candidate_is_skipped_and_does_not_delay_requests() {
 }
 
 #[test]
-fn the_trial_of_a_candidate_continues_in_tables_with_the_same_candidate() {
+fn comparisons_continue_in_tables_with_the_same_candidate_and_plugin() {
     let trials = Trials::default();
     let of = |candidate: &str, share: &str| {
         trials.get_or_create(identity(candidate, share), status("plugin"), status(candidate))

@@ -23,7 +23,7 @@ fn request(kind: &str) -> Request {
 }
 
 #[test]
-fn configured_paths_are_redacted_in_objects() {
+fn values_at_configured_paths_are_redacted_in_objects() {
     let object = json!({"a": {"b": "1", "c/d": "2"}, "list": [{"v": 1}, {"v": 2}, {"w": 3}], "null": null});
     for (redaction, expected, count) in [
         ("/a/b", json!({"a": {"b": REDACTED, "c/d": "2"}}), 1),
@@ -65,7 +65,7 @@ fn configured_paths_are_redacted_in_objects() {
 }
 
 #[test]
-fn configured_paths_are_redacted_in_patches() {
+fn values_at_configured_paths_are_redacted_in_patches() {
     let patch = json!([
         {"op": "add", "path": "/a/b", "value": "secret"},
         {"op": "add", "path": "/a", "value": {"b": "secret", "c": "open"}},
@@ -103,7 +103,7 @@ fn the_content_of_secrets_is_never_recorded() {
 }
 
 #[test]
-fn secrets_in_answers_of_servers_are_never_recorded() {
+fn secrets_in_http_responses_to_plugins_are_never_recorded() {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "data": {"a": "s3cret"}});
     let item = json!({"metadata": {"name": "a"}, "stringData": {"a": "s3cret"}});
     for (body, count) in [
@@ -138,7 +138,7 @@ fn secrets_in_answers_of_servers_are_never_recorded() {
 }
 
 #[test]
-fn a_long_patch_loses_its_values_before_its_operations() {
+fn shortening_a_patch_removes_values_before_operations() {
     let request = request("Pod");
     let patch = |value: &str, count: usize| {
         let operation = json!({"op": "add", "path": "/spec/a", "value": value});
