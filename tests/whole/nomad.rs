@@ -59,7 +59,7 @@ async fn the_rules_in_the_nomad_example_apply_to_jobs() {
         job
     };
     let misspelt = json!({"job": {"id": "typed-by-hand", "taskgroups": []}});
-    // (name, method, path, body, status, the job that Nomad receives)
+    // (case, method, path, body, expected status, job that Nomad must receive)
     for (name, method, path, body, status, expected) in [
         (
             "register",

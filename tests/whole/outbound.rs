@@ -68,14 +68,14 @@ async fn a_plugin_sends_requests_to_a_granted_server() {
     recorded_answers_are_replayed(&scene, &origin).await;
 }
 
-/// Checks that a replay uses recorded replies and sends nothing to the server.
+/// Checks that a replay gives plugins the recorded replies to their HTTP requests, and sends nothing to the server.
 async fn recorded_answers_are_replayed(scene: &Scene, origin: &str) {
     let path = scene.directory.path().join("requests.ndjson");
     let file = path.to_str().unwrap();
     let url = scene.program.admin_url("");
     let record = Admittance::run(["record", "--count", "1", "--output", file, "--server", &url]);
     let create = async {
-        // The recording is written shortly after the answer.
+        // The program writes the recording shortly after its reply, so requests are sent until it is there.
         while !fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n')) {
             scene.create(&application("granted", "web", "nginx:1")).await;
         }

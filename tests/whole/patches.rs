@@ -1,4 +1,4 @@
-//! Patches, updates and deletions in front of a JSON API that can return stored objects.
+//! Patches, updates and deletions of objects in a JSON API. For these, the driver reads the stored object from the API.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ use crate::{
 const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 
-/// The configuration of a driver in front of an API of teams, which wraps its replies in an envelope.
+/// The configuration of a driver in front of a JSON API that stores teams. The API wraps its objects in an envelope.
 const TEAMS: &str = "
 dialect:
   rest:
@@ -51,7 +51,8 @@ limits: { body: 64KiB, bodyTimeout: 2s }
 definitions: [chains.yaml]
 ";
 
-/// The owner of a team must not change, a new team gets a size, and protected teams must not be deleted.
+/// Chains with three rules: the owner of a team must not change, a new team gets a size, and a protected team must not
+/// be deleted.
 const CHAINS: &str = "
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -85,14 +86,14 @@ spec:
             message: it is protected
 ";
 
-/// A control plane on loopback that stores teams with versions.
+/// A fake JSON API that stores teams, each with a resource version.
 #[derive(Clone, Default)]
 struct Teams {
     teams: Arc<Mutex<BTreeMap<String, (u64, Value)>>>,
     writes: Arc<Mutex<Vec<(HeaderMap, String)>>>,
-    /// Whether replies contain the version of a team.
+    /// Whether the API's replies contain the resource version of a team.
     has_versions: bool,
-    /// Whether a team changes after each read, as if by another client.
+    /// Whether a team changes after each time it is read, as if another client changed it.
     is_contended: bool,
 }
 
@@ -265,8 +266,8 @@ async fn a_patch_is_judged_by_its_result() {
         ..Teams::default()
     })
     .await;
-    // (case, stored object, content type, patch, status, the patch that the upstream gets or the message if the patch
-    // is refused, resulting object)
+    // (case, stored object, content type of the patch, patch, expected status, patch that the API gets or message of
+    // the refusal, stored object afterwards)
     for (case, stored, content_type, patch, status, expected, after) in [
         (
             "a field",
@@ -431,7 +432,7 @@ async fn chains_see_the_stored_object_of_updates_and_deletions() {
         assert_eq!(reply.status, status, "{case}: {}", reply.text());
         assert!(reply.text().contains(expected), "{case}: {}", reply.text());
     }
-    // Patches for an API without versions have no precondition.
+    // The objects of this API have no resource versions, so the driver sends patches without a precondition.
     let writes = scene.server.take_writes();
     assert!(
         writes
@@ -468,7 +469,7 @@ async fn a_request_whose_stored_object_cannot_be_read_is_refused() {
             reply.text()
         );
     }
-    // The upstream authenticates clients, and its 401 reaches a client without credentials.
+    // The API authenticates clients. A client without credentials gets the API's 401.
     let stranger = http::Request::builder()
         .method(Method::PATCH)
         .uri(scene.program.url("/v1/teams/web"))

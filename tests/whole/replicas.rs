@@ -1,15 +1,15 @@
-//! Reads the state that replicas report if they go live together.
+//! Reads the state of replicas that are configured to go live together.
 
 use admittance_tests::Admittance;
 use serde_json::Value;
 
 use crate::setting::eventually;
 
-/// The environment variable with the number of changes under load, which `cargo task soak` sets. If it is set, other
-/// tests run at full length too, and fail if their measurements exceed a limit.
+/// The environment variable in which `cargo task soak` passes the number of changes under load. If it is set, other
+/// tests run at full length, and fail if their measurements exceed a limit.
 const CHANGES: &str = "ADMITTANCE_TEST_CHANGES";
 
-/// Returns the number of changes in a soak test, or `None` in ordinary test runs.
+/// Returns the number of changes that `cargo task soak` asks for. Returns `None` in ordinary test runs.
 pub(crate) fn changes_of_soak() -> Option<u32> {
     let changes = std::env::var(CHANGES).ok();
     changes.map(|number| number.parse().unwrap())
@@ -19,12 +19,12 @@ pub(crate) async fn until_ready(program: &Admittance) {
     eventually("the replica is ready", async || program.is_ready().await).await;
 }
 
-/// Returns the state of all replicas as one of them reports it.
+/// Returns the state of all replicas, as this replica reports it.
 pub(crate) async fn replicas(program: &Admittance) -> Value {
     program.status().await.unwrap()["replicas"].clone()
 }
 
-/// Waits until a replica reports with these words that it waits for others, and returns the report.
+/// Waits until this replica reports that it waits for other replicas, with these words. Returns the report.
 pub(crate) async fn until_waiting(program: &Admittance, words: &str) -> String {
     let mut waiting = String::new();
     eventually(words, async || {
@@ -35,7 +35,7 @@ pub(crate) async fn until_waiting(program: &Admittance, words: &str) -> String {
     waiting
 }
 
-/// Waits until a replica has joined the others, and returns its name.
+/// Waits until this replica has joined the others, and returns the name by which they list it.
 pub(crate) async fn own_name(program: &Admittance) -> String {
     let mut name = None;
     eventually("the replica knows itself", async || {

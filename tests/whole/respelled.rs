@@ -1,4 +1,5 @@
-//! Webhooks may answer with other spellings of keys. In each dialect, upstreams and clients get the API's own spelling.
+//! A webhook's answer may spell keys of the object differently than the API does. The upstream server and clients must
+//! get the API's spelling, in each dialect.
 
 use admittance_tests::Client;
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use crate::{
     webhooks::{certificate, listen},
 };
 
-/// The configuration of a driver in front of an API of jobs.
+/// The configuration of a driver in front of a JSON API that stores jobs.
 const REST: &str = "
 dialect:
   rest:
@@ -31,9 +32,9 @@ definitions: [chains.yaml]
 ";
 
 enum Expected {
-    /// The upstream gets exactly this object.
+    /// The upstream server gets exactly this object.
     Stored(&'static str),
-    /// The stage fails with a message that contains this text, and the upstream gets nothing.
+    /// The stage fails with a message that contains this text, and the upstream server gets nothing.
     Fails(&'static str),
 }
 
@@ -125,7 +126,8 @@ const PODS: [Row; 4] = [
     ),
 ];
 
-/// Returns a chain whose webhook gives these answers, and the configuration that resolves the webhook's name.
+/// Returns a chain whose webhook gives the answers in these rows, and the configuration that resolves the webhook's
+/// name.
 async fn hooked(directory: &tempfile::TempDir, rows: &'static [Row], rule: &str) -> (String, String) {
     let bundle = certificate(directory.path(), "--host", "hook.example.com").await;
     let answer = move |_, request: Request<hyper::body::Incoming>| async move {
@@ -152,7 +154,7 @@ spec:
     (chain, resolve)
 }
 
-/// Sends the body of each row, and compares what the upstream receives.
+/// Creates an object for each row, and compares what the upstream server receives with the row's expected result.
 async fn check(scene: &Scene, rows: &[Row], method: Method, path: &str, body: fn(&str) -> String) {
     for (name, _, expected) in rows {
         let before = scene.upstream.received().len();

@@ -17,7 +17,7 @@ pub(crate) struct Scene {
     pub(crate) client: Client,
 }
 
-/// The configuration of a BCS driver; tests append to it.
+/// The configuration of a BCS driver, to which tests append further keys.
 pub(crate) const BCS: &str = "
 dialect:
   bcs: { cluster: BCS-MESOS-10001 }
@@ -43,12 +43,12 @@ impl Scene {
         Self::configured(BCS, chains).await
     }
 
-    /// Starts a driver with this configuration and with `chains` in `chains.yaml`.
+    /// Starts a program with this configuration, and with these chains in the file `chains.yaml`.
     pub(crate) async fn configured(config: &str, chains: &str) -> Self {
         Self::started(config, chains, &[]).await
     }
 
-    /// Starts the program with additional environment variables.
+    /// Starts a program with this configuration, these chains and these environment variables.
     pub(crate) async fn started(config: &str, chains: &str, variables: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = write(&directory, "admittance.yaml", config);
@@ -89,8 +89,7 @@ impl Scene {
         .await
     }
 
-    /// Returns the object with this namespace and name at the upstream; `None` if there is none. Checks that there is
-    /// at most one.
+    /// Returns the object with this namespace and name that the upstream server received, which must be at most one.
     pub(crate) fn stored(&self, namespace: &str, name: &str) -> Option<Value> {
         let received = self.upstream.received_of(namespace, name);
         assert!(
@@ -108,7 +107,7 @@ pub(crate) fn write(directory: &TempDir, name: &str, text: impl AsRef<[u8]>) -> 
     path
 }
 
-/// Returns the directory for modules and compiled plugins, which is kept between test runs.
+/// Returns the directory in which programs store modules and compiled plugins. It is kept between test runs.
 pub(crate) fn store() -> &'static Path {
     Path::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled"))
 }

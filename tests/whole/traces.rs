@@ -31,7 +31,7 @@ impl Traced {
         Self::start_with(additions, &[]).await
     }
 
-    /// Starts a driver with these additions to the configuration and to the environment.
+    /// Starts a driver with `additions` to its configuration and these environment variables.
     async fn start_with(additions: &str, variables: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let bundle = webhooks::certificate(directory.path(), "--service", "hook.hooks").await;
@@ -70,7 +70,7 @@ spec:
         }
     }
 
-    /// Creates an application with these headers. The second webhook denies an application named `bad`.
+    /// Creates an application with these headers. If its name is `bad`, the second webhook denies it.
     async fn create(&self, name: &str, headers: &[(&str, &str)]) -> Reply {
         let url = self
             .scene
@@ -86,7 +86,8 @@ spec:
         self.scene.client.send(request.body(body).unwrap()).await.unwrap()
     }
 
-    /// Returns a header's values in all calls of webhooks and requests to the upstream.
+    /// Returns the value of this header in each request that the driver sent, first to webhooks and then to the
+    /// upstream server.
     fn sent(&self, name: &str) -> Vec<Option<String>> {
         let mut sent = self.calls.lock().unwrap().clone();
         sent.extend(
@@ -100,7 +101,8 @@ spec:
         sent.into_iter().map(text).collect()
     }
 
-    /// Waits for the last log line about a request, and returns all lines about it.
+    /// Waits for the access log's line about a request, which is the last one, and returns all log lines about the
+    /// request.
     async fn log_of(&mut self, uid: &str) -> Vec<LogLine> {
         let is_access =
             |line: &LogLine| line.field("target") == "admittance::access" && line.field("uid") == uid;
@@ -115,7 +117,7 @@ spec:
     }
 }
 
-/// Returns a field of a log line, or the same field of the line's span if the line lacks it.
+/// Returns a field of a log line. If the line lacks the field, returns the field of the line's span.
 fn span_or_own(line: &LogLine, name: &str) -> String {
     let fields = line.fields();
     let value = fields.get(name).unwrap_or(&fields["span"][name]);
@@ -181,7 +183,7 @@ fn export(collector: &Collector, more: &str) -> String {
     )
 }
 
-/// Returns the IDs of the trace and the span in a `traceparent`.
+/// Returns the ID of the trace and the ID of the span in the value of a header `traceparent`.
 fn ids(parent: &str) -> [&str; 2] {
     let parts: Vec<_> = parent.split('-').collect();
     [parts[1], parts[2]]
@@ -218,7 +220,7 @@ async fn spans_reach_a_collector_with_their_parents() {
     assert_eq!(attribute(&request.attributes, "http.response.status_code"), "200");
     assert_eq!(chain.parent_span_id, request.span_id);
     assert_eq!(upstream.parent_span_id, request.span_id);
-    // Each server got the span of its own call as the parent.
+    // Each webhook and the upstream server got the span of the call to it as the parent.
     let mut callers = Vec::new();
     for name in ["stage resource", "stage review"] {
         let [stage] = named(name)[..] else {
@@ -249,7 +251,7 @@ async fn spans_reach_a_collector_with_their_parents() {
         assert_eq!(span_or_own(&line, "trace_id"), TRACE, "{}", line.text);
     }
 
-    // The spans contain a denial and a failure.
+    // A request that a webhook denies has spans with the denial.
     assert_eq!(traced.create("bad", &headers).await.status, 400);
     let received = collector
         .until(|spans| {
@@ -282,7 +284,7 @@ async fn the_driver_can_start_a_trace_for_a_request_without_a_parent() {
     }
 }
 
-/// A caller may decide that a trace is not sampled. The driver respects this decision and passes it on.
+/// If a caller decides that a trace is not sampled, the driver exports no spans of it, and passes the decision on.
 #[tokio::test]
 async fn a_trace_that_is_not_sampled_is_not_exported() {
     let collector = Collector::start(Manner::Accepts).await;
@@ -300,7 +302,7 @@ async fn a_trace_that_is_not_sampled_is_not_exported() {
     for line in traced.log_of("quiet").await {
         assert_eq!(span_or_own(&line, "trace_id"), TRACE, "{}", line.text);
     }
-    // Only spans of the next request are exported.
+    // The next request belongs to no trace of a caller, so its spans are exported.
     assert_eq!(traced.create("good", &[]).await.status, 200);
     let received = collector.until(|spans| spans.len() >= 7).await;
     let spans = spans(&received);
@@ -317,8 +319,8 @@ async fn span_count(traced: &Traced, result: &str) -> f64 {
         .unwrap()
 }
 
-/// Waits until at least one span is counted with this result. The count follows shortly after the log line about the
-/// span.
+/// Waits until at least one span is counted with this result. The program counts a span shortly after it logs the
+/// result.
 async fn until_counted(traced: &Traced, result: &str) {
     let counting = async {
         while span_count(traced, result).await == 0.0 {
@@ -340,7 +342,7 @@ async fn a_failing_collector_delays_no_request() {
         ],
     )
     .await;
-    // Spans fill the queue until one is dropped.
+    // As the collector hangs, spans fill the queue, until the program has to drop one.
     for number in 0.. {
         assert_eq!(traced.create(&format!("good-{number}"), &[]).await.status, 200);
         if span_count(&traced, "dropped").await > 0.0 {
@@ -366,7 +368,7 @@ async fn a_failing_collector_delays_no_request() {
     until_counted(&traced, "exported").await;
 }
 
-/// The last spans are exported before the program exits.
+/// The program exports its last spans before it exits.
 #[tokio::test]
 async fn environment_variables_can_enable_the_export_of_spans() {
     let collector = Collector::start(Manner::Accepts).await;

@@ -29,13 +29,14 @@ pub(crate) async fn certificate(directory: &Path, what: &str, name: &str) -> Str
     made["caBundle"].as_str().unwrap().to_owned()
 }
 
-/// Starts a webhook server whose behaviour depends on the path. It stops when the test ends.
+/// Starts a webhook server, in which the path of a request selects the answer. The server stops when the test ends.
 pub(crate) async fn serve(directory: &Path, service: &str) -> SocketAddr {
     listen(directory, service, &[], |_, request| answer(request)).await
 }
 
-/// Listens with the certificate of a service or host until the test ends. `answer` gets each request with the index of
-/// its connection. The client selects one of `protocols` by ALPN. If there are none, the server speaks HTTP/1.1.
+/// Starts a TLS server with the certificate of this service or host, which runs until the test ends. `answer` gets each
+/// request, and the index of the connection on which it came. The client selects one of `protocols` by ALPN. If
+/// `protocols` is empty, the server speaks HTTP/1.1.
 pub(crate) async fn listen<F, A>(directory: &Path, service: &str, protocols: &[&str], answer: F) -> SocketAddr
 where
     F: Fn(usize, Request<Incoming>) -> A + Clone + Send + Sync + 'static,
@@ -90,7 +91,7 @@ async fn answer(request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>>
     Ok(response.body(Full::new(Bytes::from(reply))).unwrap())
 }
 
-/// Answers a request whose body is the object itself, with the changed object.
+/// Answers a webhook call of the protocol whose bodies are the bare object. The path selects the answer.
 fn resource(path: &str, mut object: Value) -> (u16, String) {
     assert_eq!(object["kind"], "application", "the object comes bare");
     match path {
@@ -149,7 +150,7 @@ fn review(what: &str, review: &Value) -> (u16, String) {
     (200, reply.to_string())
 }
 
-/// The number of annotations with invalid keys in the answers of the hook `notes`.
+/// How many annotations with invalid keys the webhook `notes` returns.
 const INVALID_KEYS: usize = 3000;
 
 #[derive(Clone, Copy)]
@@ -162,7 +163,7 @@ enum Expected {
 
 use Expected::{Changes, Denies, Fails, Passes};
 
-/// (name, protocol, service, path, CA bundle, expected result)
+/// (name of the webhook, protocol, service, path, CA bundle that the driver trusts, expected result)
 const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
     (
         "annotates",
@@ -348,7 +349,7 @@ enum Authority {
     Wrong,
 }
 
-/// Returns the configuration that resolves the names of the webhook's server.
+/// Returns the configuration that resolves the host names of the webhook servers to these addresses.
 fn resolve(hook: SocketAddr, away: SocketAddr) -> String {
     let rows = [("hook", hook), ("other", hook), ("away", away)];
     let of = |(name, address): &(&str, SocketAddr)| {
@@ -420,7 +421,8 @@ spec:
         wrong.extend(checked.err().map(|error| error.to_string()));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // For each of the two answers of `notes`, the log has one line, however many annotations were dropped.
+    // The webhook `notes` was called twice. Each answer has thousands of invalid annotations, about which the program
+    // logs one line.
     let log = scene.program.log();
     let dropped: Vec<_> = log
         .iter()
@@ -556,7 +558,7 @@ async fn an_admissionwebhook_document_of_bcs_works_unchanged() {
         reply.text()
     );
 
-    // The stage matches only CREATE.
+    // An update does not match the stage, so the object is stored unchanged.
     let path = "/mesosdriver/v4/namespaces/shop/applications";
     let update = application("shop", "update", "nginx:1.29");
     assert_eq!(scene.send(http::Method::PUT, path, &update).await.status, 200);
@@ -594,7 +596,7 @@ async fn the_listener_serves_tls_and_checks_client_certificates() {
         })
         .unwrap()
     };
-    // (client CA in the configuration, [(client, whether it is accepted)])
+    // (`clientCa` in the configuration, [(name of a client, the client, whether the server accepts it)])
     for (client_ca, clients) in [
         (
             "",

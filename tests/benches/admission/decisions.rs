@@ -16,7 +16,8 @@ use crate::{
     reviews::review,
 };
 
-/// Measures `requests` sequential requests, the memory in use after `many` decisions, and searches of `rows` decisions.
+/// Measures what recording decisions costs: the time of `requests` requests, the memory after `many` decisions, and the
+/// time of searches in `rows` decisions.
 pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows: usize) {
     let text = objects::pod(2);
     let mut table = Table::new(&format!(
@@ -53,7 +54,7 @@ pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows
 
     let megabytes = || resident_memory(std::process::id()).unwrap() / 1_000_000;
     let before = megabytes();
-    // These requests fill the log.
+    // Fill the log of decisions first, because a full log drops the oldest decision for each new one.
     for _ in 0..DecisionsConfig::default().count.min(many) {
         with.admit(request(&text)).await;
     }
@@ -78,7 +79,7 @@ pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows
     table.print();
 }
 
-/// Measures the cost of counting a request for the console's trends, which must be below 1 % of the request's time.
+/// Measures what counting a request for the console's trends costs. It must be below 1 % of the request's time.
 fn trends(request: Times) -> String {
     const REQUESTS: u32 = 1_000_000;
     let begun = Instant::now();

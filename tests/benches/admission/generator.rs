@@ -15,14 +15,15 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Sends requests one after another on each of several connections, and checks the answers.
+/// Requests to a server: on each of several connections, one request is sent after another, and the answers are
+/// checked.
 #[derive(Clone)]
 pub(crate) struct Load {
     address: SocketAddr,
     request: Arc<[u8]>,
-    /// Text that every correct answer contains.
+    /// A text that each answer of the server must contain.
     expected: &'static str,
-    /// Text with which every correct answer begins.
+    /// The start of the status line that each answer must have.
     status: &'static str,
 }
 
@@ -36,7 +37,7 @@ impl Load {
         }
     }
 
-    /// Returns a load of requests to a path that the server does not have.
+    /// Returns requests to a path that the server does not have, so that the server must answer with 404.
     pub(crate) fn not_found(address: SocketAddr, request: Vec<u8>) -> Self {
         Self {
             status: "HTTP/1.1 404",
@@ -44,7 +45,7 @@ impl Load {
         }
     }
 
-    /// Sends requests for `time`, after a warm-up of a fifth of it. Blocks the thread.
+    /// Sends requests for `time`, after a warm-up of a fifth of `time`. Blocks the calling thread meanwhile.
     pub(crate) fn run(&self, connections: usize, time: Duration, processes: &[u32]) -> Figures {
         let load = self.clone();
         let processes = processes.to_vec();
@@ -69,7 +70,7 @@ impl Load {
                     p50: at(0.5),
                     p99: at(0.99),
                     p999: at(0.999),
-                    // A tick is 10 ms on every Linux.
+                    // Linux counts CPU time in ticks of 10 ms.
                     cpu: (!processes.is_empty())
                         .then(|| Duration::from_millis(10 * ticks) / u32::try_from(count.max(1)).unwrap()),
                 }
@@ -118,8 +119,8 @@ async fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Reads until the buffer starts with a complete message that has a `Content-Length`, and returns the message's length.
-/// Returns `None` if the connection is closed.
+/// Reads from the stream until the buffer starts with a complete HTTP message, whose `Content-Length` says how long it
+/// is. Returns the length of the message, or `None` if the connection is closed.
 async fn read_message(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<usize> {
     loop {
         if let Some(length) = message_length(buffer)
@@ -150,7 +151,7 @@ pub(crate) struct Figures {
     p50: Duration,
     p99: Duration,
     p999: Duration,
-    /// The CPU time of the measured processes per request; `None` if no process is measured.
+    /// The CPU time that the measured processes spend on a request. `None` if no processes are measured.
     pub(crate) cpu: Option<Duration>,
 }
 
@@ -190,7 +191,7 @@ impl fmt::Display for Figures {
 
 fn cpu_ticks(id: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
-    // The name of the program may contain spaces.
+    // The second field of `/proc/PID/stat` is the program's name, which may contain spaces but ends with `)`.
     let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
     fields
         .skip(11)

@@ -22,7 +22,7 @@ upstream: { servers: [\"http://127.0.0.1:1\"] }
 definitions: [definitions]
 ";
 
-/// The number of settings that each module in the large configuration has.
+/// How many settings each plugin has in the configuration with many chains.
 const SETTINGS: u32 = 200;
 /// The number of chains in the large configuration.
 const CHAINS: u32 = 2000;
@@ -49,7 +49,8 @@ impl Scene {
         scene
     }
 
-    /// Creates a scene with `plugins` plugins. Each has its own module and chain, and all are called for every request.
+    /// Creates a scene with this number of plugins. Each has a module and a chain of its own, and each request calls
+    /// all of them.
     async fn of_plugins(plugins: u32) -> Self {
         let scene = Self::new().await;
         for plugin in 1..=plugins {
@@ -60,7 +61,8 @@ impl Scene {
         scene
     }
 
-    /// Creates a scene with one plugin and a Gatekeeper template with constraints, each with its own parameters.
+    /// Creates a scene with one plugin and a Gatekeeper template. The template has many constraints with different
+    /// parameters.
     async fn of_constraints() -> Self {
         let scene = Self::of_plugins(1).await;
         let template = repository().join("docs/examples/gatekeeper/container-limits/template.yaml");
@@ -93,7 +95,7 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
         (program, took)
     }
 
-    /// Replaces a plugin's module with a new version, and measures the time until its first answer.
+    /// Replaces the module of a plugin by this version. Returns the time until the new version answers a request.
     async fn measure_change(&self, program: &Admittance, plugin: u32, version: u32) -> Duration {
         let started = Instant::now();
         self.put(plugin, version);
@@ -122,7 +124,7 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
             .unwrap()
     }
 
-    /// Polls until the first plugin answers with this version.
+    /// Sends requests until the first plugin answers with this version.
     async fn until_answered(&self, program: &Admittance, version: u32) {
         let url = program.url("/mesosdriver/v4/namespaces/bench/applications");
         let object = json!({
@@ -190,7 +192,8 @@ pub(crate) async fn measure(rounds: u32, plugins: u32) {
     table.print();
 }
 
-/// Measures the time from a start until the program serves, with an empty store and with all plugins compiled.
+/// Measures how long the program takes from its start until it serves: once with an empty store, and once with all
+/// plugins compiled in the store.
 async fn starts(table: &mut Table, rounds: u32, what: &str, scene: &Scene) {
     let (_, first) = scene.measure_start().await;
     table.add(
@@ -209,7 +212,7 @@ async fn starts(table: &mut Table, rounds: u32, what: &str, scene: &Scene) {
     );
 }
 
-/// Measures the time from the replacement of a module until its first answer.
+/// Measures the time from the replacement of a plugin's module until the new module answers a request.
 async fn changes(table: &mut Table, rounds: u32) {
     let scene = Scene::of_plugins(1).await;
     let program = scene.start().await;
@@ -220,8 +223,7 @@ async fn changes(table: &mut Table, rounds: u32) {
     table.add("a change, to a module that was never seen", None, times);
     let mut times = Vec::new();
     for round in 0..rounds {
-        // The changes alternate between the two newest versions, starting with the one that is not live. The store has
-        // both.
+        // The two newest versions alternate, so that each is a change. The store has both in compiled form.
         times.push(scene.measure_change(&program, 1, rounds + round % 2).await);
     }
     table.add(
@@ -231,7 +233,7 @@ async fn changes(table: &mut Table, rounds: u32) {
     );
 }
 
-/// Measures a change of one chain among many that match other objects.
+/// Measures how long a change of one chain takes if there are many more chains, which match other objects.
 async fn many_chains(table: &mut Table, rounds: u32) {
     let scene = Scene::new().await;
     scene.put(1, 1);
@@ -257,8 +259,8 @@ async fn many_chains(table: &mut Table, rounds: u32) {
     ));
 }
 
-/// Measures starts and changes with many chains stored in an API server. Half of them have plugins with settings of
-/// their own.
+/// Measures starts and changes with many chains that are stored in an API server. Half of the chains have a plugin,
+/// each with settings of its own.
 async fn many_resources(table: &mut Table, rounds: u32) {
     const PLURAL: &str = "admissionchains";
     let setting = Setting::new();
@@ -288,7 +290,7 @@ async fn many_resources(table: &mut Table, rounds: u32) {
         scene.until_answered(&program, version).await;
         times.push(started.elapsed());
     }
-    // The first change is to a module that has to be compiled.
+    // Drop the time of the first change, for which a module had to be compiled.
     times.remove(0);
     let name = format!("a change of one of {what}, to a module whose compiled form is in the store");
     table.add(&name, None, times);

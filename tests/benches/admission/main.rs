@@ -50,12 +50,12 @@ const SETTINGS: &str = r#"{
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // `cargo bench` passes `--bench`. Without it, every block runs briefly, which shows that the benchmarks work.
+    // `cargo bench` passes `--bench`, but tests do not. Tests run each benchmark only briefly, to show that it works.
     let quick = std::env::args().all(|argument| argument != "--bench");
     let calls = if quick { 20 } else { 20_000 };
     let directory = tempfile::tempdir().unwrap();
 
-    // `cargo bench --bench admission -- proxy` measures only that block.
+    // Names in the arguments, as in `cargo bench --bench admission -- proxy`, select the benchmarks that run.
     let named: Vec<String> = std::env::args()
         .skip(1)
         .filter(|name| !name.starts_with('-'))
@@ -99,7 +99,8 @@ fn program() -> PathBuf {
     Artifacts::find().unwrap().program("admittance").unwrap()
 }
 
-/// Measures a stage alone and in a chain of ten, and the same code called natively and as a webhook.
+/// Measures a plugin as the only stage of a chain and in a chain of ten stages, and its code called natively and as a
+/// webhook.
 async fn stages(directory: &std::path::Path, calls: usize) {
     let native = Native::new(SETTINGS);
     let one = host(directory, 1).await;
@@ -231,7 +232,7 @@ async fn stages(directory: &std::path::Path, calls: usize) {
     table.print();
 }
 
-/// Measures a matching chain alone, and next to 10,000 chains that do not match.
+/// Measures a request that matches one chain, without other chains and with 10,000 chains that it does not match.
 async fn chains(calls: usize) {
     let text = objects::pod(2);
     let mut table = Table::new(&format!("many chains: {calls} calls each, one after another"));
@@ -255,7 +256,7 @@ async fn chains(calls: usize) {
     table.print();
 }
 
-/// Returns a host whose chain has this number of sidecar injectors.
+/// Returns a host with one chain, which has this number of stages with the sidecar injector.
 async fn host(directory: &std::path::Path, stages: usize) -> Host {
     host_of(chain_file(directory, stages)).await
 }
@@ -272,7 +273,7 @@ fn validation() -> serde_json::Value {
     }]}}])
 }
 
-/// Writes the [`validation`] as a policy of this kind, with a binding if the kind needs one.
+/// Writes the check of [`validation`] as a policy of this kind. If the kind needs a binding, writes one, too.
 fn write_policy(directory: &std::path::Path, version: &str, kind: &str) -> std::path::PathBuf {
     let validations = &validation()[0]["cel"]["validations"];
     let rule = serde_json::json!({
@@ -298,7 +299,8 @@ fn write_policy(directory: &std::path::Path, version: &str, kind: &str) -> std::
     path
 }
 
-/// Returns a chain file with this number of sidecar injectors; each stage adds a different container.
+/// Writes a chain with this number of sidecar injectors, each of which adds a different container. Returns the path of
+/// its file.
 fn chain_file(directory: &std::path::Path, stages: usize) -> std::path::PathBuf {
     chain_file_for(directory, "Pod", stages)
 }
@@ -320,7 +322,7 @@ fn chain_file_for(directory: &std::path::Path, kind: &str, stages: usize) -> std
     write_chain(directory, &name, kind, &stages.into())
 }
 
-/// Returns an example template of Gatekeeper, with a constraint that matches every object.
+/// Returns a host with a Gatekeeper template from the examples, and a constraint of it that matches every object.
 async fn template(example: &str, constraint: &str) -> Host {
     let directory = repository().join("docs/examples/gatekeeper").join(example);
     let paths = ["template.yaml", constraint].map(|name| directory.join(name));
@@ -339,7 +341,7 @@ async fn template(example: &str, constraint: &str) -> Host {
     builder.build().await.unwrap()
 }
 
-/// Checks that a policy was evaluated, whatever its verdict.
+/// Checks that no stage failed, whatever the verdict is.
 fn judged(outcome: Outcome) -> Outcome {
     let mut rows = outcome.trace.iter();
     assert!(
@@ -350,7 +352,7 @@ fn judged(outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// Returns a chain with a Kubewarden policy or a plugin that adds a label.
+/// Writes a chain whose only stage adds a label, by a Kubewarden policy or by a plugin. Returns the path of its file.
 fn labels(directory: &std::path::Path, name: &str, module: &std::path::Path) -> std::path::PathBuf {
     let stage = serde_json::json!({
         "name": name,
@@ -376,14 +378,14 @@ fn write_chain(
     path
 }
 
-/// Returns a request like those from a front end: only the object's metadata is parsed.
+/// Returns a request as the servers build it: of the object, only the metadata is parsed.
 fn request(text: &str) -> Request {
     let kind = GroupVersionKind::from_api_version("v1", "Pod");
     let resource = kind.guess_resource();
     Request::new(Operation::Create, kind, resource).with_object(Object::parse(text).unwrap())
 }
 
-/// Checks that a request was allowed unchanged.
+/// Checks that the request was allowed.
 fn allowed(outcome: Outcome) -> Outcome {
     assert!(outcome.is_allowed(), "{:?}", outcome.trace);
     outcome

@@ -20,7 +20,7 @@ impl Times {
     }
 }
 
-/// Measured rows, printed together.
+/// A table of measurements, whose rows are printed together.
 pub(crate) struct Table {
     title: String,
     rows: Vec<(String, Times, Option<f64>)>,
@@ -36,7 +36,8 @@ impl Table {
         }
     }
 
-    /// Measures `calls` calls after a warm-up, and prints the ratio to the row `base`.
+    /// Measures `calls` calls after a warm-up, and adds a row with their times. The row shows the ratio to the times in
+    /// `base`.
     pub(crate) async fn measure<T>(
         &mut self,
         name: &str,
@@ -57,7 +58,7 @@ impl Table {
         self.add(name, base, times)
     }
 
-    /// Adds a row of times measured by the caller.
+    /// Adds a row with times that the caller has measured.
     pub(crate) fn add(&mut self, name: &str, base: Option<Times>, mut times: Vec<Duration>) -> Times {
         times.sort_unstable();
         let at = |percent: usize| {

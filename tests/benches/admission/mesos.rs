@@ -113,7 +113,7 @@ async fn post(client: &Client, url: &str, object: &str) {
         .body(object.to_owned())
         .unwrap();
     let reply = client.send(request).await.unwrap();
-    // A driver answers with 200 even if it refuses a request.
+    // The driver answers with the status 200 even if it refuses the request, so the code in the body is checked.
     assert!(
         reply.status.is_success() && reply.text().contains("\"code\":0"),
         "{reply:?}"

@@ -12,7 +12,7 @@ use admittance_sdk::{
 };
 use sidecar_injector::SidecarInjector;
 
-/// The configured plugin, which does the same work as an instance of its component.
+/// The configured plugin as native code. It does the same work as the plugin's component in the sandbox.
 pub(crate) struct Native(Configured<SidecarInjector>);
 
 impl Native {
@@ -79,7 +79,7 @@ pub(crate) fn chain(settings: &str) -> Chain {
     )
 }
 
-/// Returns the chain for requests to one resource.
+/// Returns a chain for requests to this resource, with the native plugin as its only stage.
 pub(crate) fn chain_for(settings: &str, resource: &str) -> Chain {
     let mut chain = chain(settings);
     chain.name = resource.into();

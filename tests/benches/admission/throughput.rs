@@ -17,36 +17,37 @@ use crate::{
     objects,
 };
 
-/// The number of measurements of each target. Targets take turns, so that changes of the machine's speed affect all of
+/// How often each server is measured. The servers take turns, so that changes of the machine's speed affect all of
 /// them.
 const ROUNDS: usize = 5;
 
-/// The number of rounds when two builds are compared; these rounds are shorter.
+/// How often each server is measured if two builds of the program are compared. Each measurement is then shorter.
 const ROUNDS_OF_TWO: usize = 12;
 
-/// The number of chains in the large configuration; none of them matches a request.
+/// The number of chains in the configuration with many chains. No request matches any of them.
 const CHAINS: usize = 10_000;
 
 struct Build {
     program: PathBuf,
-    /// Appended to the names of this build's rows.
+    /// The text that is appended to the names of this build's rows in the table.
     suffix: &'static str,
 }
 
 struct Target {
     name: String,
-    /// Appended to the name when two builds are compared.
+    /// The text that is appended to the name of the server, to tell two builds apart.
     suffix: &'static str,
     load: Load,
-    /// The processes whose CPU time is counted.
+    /// The IDs of the processes whose CPU time is counted for this server.
     processes: Vec<u32>,
     connections: &'static [usize],
-    /// Whether other rows are printed as ratios to this row. Those are the rows of the same build, or all rows if this
-    /// target is another server.
+    /// Whether the table shows the ratio of other rows to this one. These are the rows of the same build, or all rows
+    /// if this is nginx.
     is_base: bool,
 }
 
-/// Measures this build, compared with another build if there is one. Returns false if a row became slower.
+/// Measures this build of the program, and compares it with another build if one is given. Returns false if this build
+/// is slower in any row.
 pub(crate) async fn measure(directory: &Path, time: Duration, other: Option<PathBuf>) -> bool {
     let here = Build {
         program: crate::program(),
@@ -77,7 +78,7 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     let (mut programs, mut targets) = (Vec::new(), Vec::new());
     for build in builds {
         let inspects = build.serve(directory, CONFIG, &image_policy()).await;
-        // An older build may not have this configuration key.
+        // The other build may be older and not have the key that turns decisions off.
         let silent = match build.suffix {
             "" => Some(build.serve(directory, NO_DECISIONS, &image_policy()).await),
             _ => None,
@@ -161,7 +162,8 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     has_kept_all
 }
 
-/// Measures POSTs of a 1 kB Pod through proxies to a server with a constant answer.
+/// Measures requests that create a Pod of 1 kB, through proxies and with a server behind them that always gives the
+/// same answer.
 async fn proxies(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     let upstream = start_server();
     let config = format!(
@@ -209,8 +211,8 @@ upstream: {{ servers: ['http://{upstream}'] }}
     compare("the proxy: POST of a 1 kB Pod", time, &targets)
 }
 
-/// Measures all targets in turns, prints a row for each target and number of connections, and compares this build with
-/// the other one. Returns false if a row became slower by more than the noise.
+/// Measures all servers in turns, and prints a row for each server and number of connections. Returns false if this
+/// build is slower than the other one in any row, by more than the noise.
 fn compare(title: &str, time: Duration, targets: &[Target]) -> bool {
     let is_compared = targets.iter().any(|target| target.suffix == OTHER);
     let count = if is_compared { ROUNDS_OF_TWO } else { ROUNDS };
@@ -232,7 +234,7 @@ fn compare(title: &str, time: Duration, targets: &[Target]) -> bool {
         let rows = measure_in_turns(targets, connections, count, time);
         for (target, rounds) in &rows {
             let figures = Figures::median(rounds);
-            // nginx is measured once, and its row is the base for the rows of both builds.
+            // There is only one row of nginx, which is the base for the rows of both builds.
             let mut bases = rows
                 .iter()
                 .filter(|(base, _)| base.is_base && (base.suffix == target.suffix || base.name == NGINX));
@@ -259,8 +261,8 @@ fn compare(title: &str, time: Duration, targets: &[Target]) -> bool {
     verdicts.iter().all(|verdict| *verdict != Verdict::Lost)
 }
 
-/// Measures the targets with this number of connections. Every second round runs in reverse order, so that no target
-/// always follows the same one.
+/// Measures the servers in turns with this number of connections. The order is reversed after each turn, so that no
+/// server is always measured after the same one.
 fn measure_in_turns(
     targets: &[Target],
     connections: usize,
@@ -285,7 +287,8 @@ fn measure_in_turns(
     rows
 }
 
-/// Prints this build's ratio to the other build, in requests per second and in requests per second of CPU time.
+/// Prints how this build compares with the other one in a row: by requests per second, and by requests per second of
+/// CPU time.
 fn judge(row: &str, this: &[Figures], other: &[Figures]) -> Vec<Verdict> {
     let rates = |rounds: &[Figures]| rounds.iter().map(|round| round.rate).collect::<Vec<_>>();
     let per_cpu = |rounds: &[Figures]| {
@@ -313,14 +316,14 @@ impl Build {
         let directory = tempfile::tempdir_in(directory).unwrap().keep();
         let definitions = directory.join("definitions");
         fs::create_dir(&definitions).unwrap();
-        // The program rejects a file without definitions.
+        // A file without definitions would be rejected, so without a chain there is no file.
         if !chain.is_empty() {
             fs::write(definitions.join("chain.yaml"), chain).unwrap();
         }
         let path = directory.join("admittance.yaml");
         fs::write(&path, format!("definitions: [definitions]\n{config}")).unwrap();
         let serve = Serve::with_program(&self.program, &path).store(directory.join("store"));
-        // The access log is off, as it is for nginx and haproxy here.
+        // The program writes no access log, because nginx and haproxy write none here.
         let log = "error,admittance=info,admittance::access=off";
         serve.arguments(["--log", log]).start().await.unwrap()
     }
@@ -335,7 +338,7 @@ fn image_policy() -> String {
     chain("images", "pods")
 }
 
-/// Returns a chain for a resource that no request names.
+/// Returns a chain for a resource that is in none of the requests.
 fn unmatched_chain(number: usize) -> String {
     format!(
         "\n---\n{}",
@@ -375,7 +378,7 @@ fn post(path: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Another proxy for comparison, killed when it is dropped.
+/// A proxy of another project, such as nginx, with which the program is compared. It is killed when this is dropped.
 struct Peer {
     name: &'static str,
     address: SocketAddr,
@@ -463,7 +466,7 @@ backend servers
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // SIGTERM makes nginx stop its workers; SIGKILL would leave them running.
+        // On SIGTERM, nginx stops its worker processes. SIGKILL would leave them running.
         if let Some(id) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
             let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
         }
@@ -471,7 +474,7 @@ impl Drop for Peer {
     }
 }
 
-/// Returns an address that was free a moment ago.
+/// Returns an address with a port that no program used a moment ago.
 fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

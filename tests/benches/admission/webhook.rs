@@ -56,7 +56,7 @@ impl Server {
                     key.serialize_der().try_into().unwrap(),
                 )
                 .unwrap();
-        // The server speaks only HTTP/1.1, which kube-apiserver uses for webhooks of a Service.
+        // The server offers only HTTP/1.1, because kube-apiserver calls webhooks of a Service with HTTP/1.1.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -30,7 +30,7 @@ impl Setup {
     }
 }
 
-/// Returns the messages and mistakes of a refused evaluation.
+/// Returns the error message and the mistakes in the reply to a refused evaluation.
 fn error_of(reply: &Reply) -> String {
     let reply: Value = reply.json().unwrap();
     reply["error"].to_string()
@@ -42,7 +42,8 @@ async fn an_evaluation_returns_an_outcome_and_changes_nothing() {
     let object = application("shop", "web", "nginx:1");
     let before = setup.json_of(&["status"]).await;
 
-    // The definitions name another module, which is in the same directory as the live chain's file.
+    // The definitions in the request name a module by a relative path, which is resolved like in the file of the live
+    // chain.
     let body = json!({"definitions": chain("two.wasm", ""), "request": {"object": object, "user": "ann"}});
     let reply = setup.evaluated(&body).await;
     let decision = &reply["decision"];
@@ -60,7 +61,7 @@ async fn an_evaluation_returns_an_outcome_and_changes_nothing() {
     let annotations = &reply["object"]["metadata"]["annotations"];
     assert!(annotations.to_string().contains(&Versions::name(2)), "{reply}");
 
-    // The first evaluation uses the live chain, and the second a copy with other settings.
+    // The first request evaluates the live chain, and the second the live chain with other settings.
     let live = json!({"chain": "Mutating:versions", "request": {"object": object}});
     let reply = setup.evaluated(&live).await;
     assert_eq!(
@@ -217,8 +218,8 @@ const TOKENS: &str = "admin:
     - { name: ops, role: Admin, file: ops.token }
 ";
 
-/// An evaluation runs code that the definitions choose, so it needs the role that may apply definitions. Listing the
-/// matching chains does not.
+/// An evaluation runs modules that the request names, so it needs the role that may apply definitions. Listing the
+/// chains that match a request does not.
 #[tokio::test]
 async fn evaluation_needs_the_role_that_may_change_definitions() {
     let directory = tempfile::tempdir().unwrap();

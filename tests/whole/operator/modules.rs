@@ -33,7 +33,8 @@ async fn version(program: &Admittance) -> Value {
     status["chains"][0]["stages"][0]["hook"]["version"].clone()
 }
 
-/// A tag is resolved once. The registry is not needed again until a user asks to resolve the tag again.
+/// A tag is resolved to an artifact once. After that, the program does not need the registry until a user resolves the
+/// tag again.
 #[tokio::test]
 async fn a_module_runs_while_its_registry_is_unreachable() {
     let registry = Registry::start(Access::Open, None).await;
@@ -59,17 +60,17 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
     let first = start().await;
     assert_eq!(version(&first).await, Versions::name(1));
 
-    // The tag moves to another artifact, which has no effect.
+    // The tag moves to another artifact. The program keeps the artifact to which it resolved the tag before.
     push(2).await;
     let second = start().await;
     assert_eq!(version(&second).await, Versions::name(1));
     let inspected = stdout_of(&["inspect", &reference, "--store", text(&store), "--output", "json"]).await;
     let inspected: Value = serde_json::from_str(&inspected).unwrap();
     assert_eq!(inspected["version"], Versions::name(2), "{inspected}");
-    // `inspect` does not change the module in use.
+    // `inspect` has read the new artifact, but does not change which one the program uses.
     assert_eq!(version(&start().await).await, Versions::name(1));
 
-    // `pull` resolves the tag again, and the new module then runs without the registry.
+    // `pull` resolves the tag again. The program then uses the new artifact, without the registry.
     let pulled = stdout_of(&["pull", &reference, "--store", text(&store)]).await;
     assert!(pulled.contains("digest: sha256:"), "{pulled}");
     drop(registry);
@@ -78,7 +79,8 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
     assert_eq!(gone.code, Some(2), "{}", gone.stdout);
 }
 
-/// Artifacts contain no timestamp, so the second push creates the same artifact and signatures remain valid.
+/// The artifact of a plugin contains no time, so pushing it again creates the same artifact, and its signatures remain
+/// valid.
 #[tokio::test]
 async fn pushing_a_plugin_twice_creates_the_same_artifact() {
     let registry = Registry::start(Access::Open, None).await;
@@ -154,7 +156,7 @@ async fn only_signed_modules_run() {
     let config = format!("{BCS}{signatures}");
     let sign = |key: &KeyPair, module: &[u8]| BASE64_STANDARD.encode(key.sign(module).unwrap());
 
-    // Without a history, a starting program has no table to fall back to.
+    // This is the first start, so there are no earlier definitions that the program could serve instead.
     let directory = TempDir::new().unwrap();
     let versions = Versions::find().unwrap();
     write(
@@ -181,8 +183,8 @@ async fn only_signed_modules_run() {
     let signature = &status["chains"][0]["stages"][0]["hook"]["signature"];
     assert!(signature.as_str().unwrap().contains("sha256:"), "{status}");
 
-    // The module is replaced. The new module first has no signature, then one with another key, and finally one with
-    // the right key.
+    // The module is replaced by one without a signature. Then its signature is made with the wrong key, and finally
+    // with the right key.
     let problem = |status: &Value| status["problem"]["mistakes"][0].as_str().map(str::to_owned);
     setup.replace_module("one.wasm", 3);
     let told = |status: &Value| problem(status).is_some_and(|mistake| mistake.contains("one.wasm"));
@@ -206,7 +208,7 @@ async fn only_signed_modules_run() {
         .unwrap();
     assert_eq!(setup.versions_of("c").await, annotations_by(3));
 
-    // A rollback to a signed module succeeds, because the store also has its signature.
+    // The store has the previous module together with its signature, so a rollback to this module succeeds.
     setup.stdout_of(["rollback", "1"]).await;
     assert_eq!(setup.versions_of("d").await, annotations_by(1));
 }

@@ -37,7 +37,7 @@ async fn a_candidate_decides_its_share_of_the_requests() {
         decided[usize::from(versions == annotations_by(2))] += 1;
     }
     assert!(decided.iter().all(|count| *count >= 5), "{decided:?}");
-    // Each decision says whether the plugin or the candidate decided.
+    // Each listed decision says whether the candidate or the plugin made it.
     let list = setup.json_of(&["decisions"]).await;
     let by = |by: bool| {
         let decisions = list["decisions"].as_array().unwrap().iter();
@@ -54,7 +54,7 @@ async fn a_candidate_decides_its_share_of_the_requests() {
         [of_candidate, Some(0.0), Some(0.0)]
     );
 
-    // A changed definition starts its rollout again, at the first step.
+    // If the definition of a rollout changes, the rollout begins again with its first step.
     setup.stdout_of(["rollout", "next", "versions/version"]).await;
     assert_eq!(setup.versions_of("b").await, annotations_by(2));
     write(
@@ -71,7 +71,7 @@ async fn a_candidate_decides_its_share_of_the_requests() {
         .until_status("the new rollout", is_by_user)
         .await
         .unwrap();
-    // The same version decides all requests of a user.
+    // The rollout now chooses by user, so the same version of the plugin decides all requests of a user.
     let first = setup.versions_of("c").await;
     for name in ["d", "e", "f", "g"] {
         assert_eq!(setup.versions_of(name).await, first);
@@ -82,7 +82,8 @@ async fn a_candidate_decides_its_share_of_the_requests() {
 async fn a_rollout_follows_commands_and_survives_a_restart() {
     let mut setup = Setup::with(&rolled_out("{ steps: [1, 100], pause: 1h }")).await;
     assert_eq!(shown(&setup).await, "progressing 1%");
-    // The candidate decides for 1 % of the namespaces, selected by their hashes, and `shop` is not one of them.
+    // The candidate decides requests of 1 % of the namespaces, which are chosen by a hash of their names. `shop` is not
+    // one of them.
     assert_eq!(setup.versions_of("a").await, annotations_by(1));
     for (number, (action, expected, version)) in [
         ("next", "progressing 100%", 2),
@@ -136,7 +137,7 @@ async fn a_rollout_follows_commands_and_survives_a_restart() {
     assert_eq!(metric(&setup, "admittance_rollout_share").await, Some(0.0));
 }
 
-/// The rollout is aborted if the candidate fails, or denies requests that the plugin allows.
+/// A rollout is aborted if the candidate fails, or if it denies requests that the plugin allows.
 #[tokio::test]
 async fn a_harmful_candidate_is_aborted() {
     for (package, settings, limit, at_least, reason) in [
@@ -163,7 +164,7 @@ async fn a_harmful_candidate_is_aborted() {
         let setup = Setup::with(&chain("one.wasm", &candidate)).await;
         let mark = setup.program.mark();
         let mut refused = 0;
-        // The rollout is aborted shortly after the response.
+        // The rollout is aborted shortly after the response that reaches the limit, so further requests may be refused.
         while setup.create(&format!("a{refused}")).await.status != 200 {
             refused += 1;
         }

@@ -26,7 +26,7 @@ impl Setup {
         Self::start(config, chain, |_| None).await
     }
 
-    /// Starts a driver with this configuration. `sign` makes the signatures of its modules.
+    /// Starts a driver with this configuration. `sign` returns the signature of a module.
     pub(super) async fn signed(config: &str, chain: &str, sign: impl Fn(&[u8]) -> String) -> Self {
         Self::start(config, chain, |module| Some(sign(module))).await
     }
@@ -101,7 +101,7 @@ impl Setup {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Creates an application, and returns the versions that the stages wrote into it.
+    /// Creates an application, and returns the annotations in which the stages wrote their versions.
     pub(super) async fn versions_of(&self, name: &str) -> Value {
         let reply = self.create(name).await;
         assert_eq!(reply.status, 200, "{}", reply.text());

@@ -75,7 +75,7 @@ async fn definitions_are_applied_rolled_back_and_deleted() {
 
     let applied = setup.stdout_of(apply(&[])).await;
     assert!(applied.contains("AdmissionChain/versions"), "{applied}");
-    // When `apply` reports a change, the change is live.
+    // `apply` returns when the change is live.
     assert_eq!(setup.versions_of("b").await, annotations_by(2));
     assert_eq!(setup.read("chains/versions.yaml"), chain("two.wasm", ""));
 
@@ -108,7 +108,7 @@ async fn definitions_are_applied_rolled_back_and_deleted() {
     assert_eq!(setup.versions_of("e").await, annotations_by(2));
 }
 
-/// A rollback takes the module from the store, although its file has changed.
+/// A rollback restores the module that was live. The module comes from the store, because its file has changed.
 #[tokio::test]
 async fn a_rollback_restores_the_exact_module() {
     let mut setup = Setup::with(&chain("one.wasm", "")).await;
@@ -140,7 +140,7 @@ async fn impossible_commands_are_refused_and_change_nothing() {
     let wrong = chain("one.wasm", "").replace("settings: { name: a }", "settings: { nmae: a }");
     let missing = chain("three.wasm", "");
     let broken = chain("one.wasm", "").replace("stages:", "stagse:");
-    // Each YAML line repeats the previous line nine times through aliases.
+    // Each line of this YAML repeats the previous line nine times through aliases, so its value is enormous.
     let lines = (1..10).map(|line| {
         let aliases = vec![format!("*a{}", line - 1); 9].join(",");
         format!("a{line}: &a{line} {{<<: [{aliases}]}}\n")

@@ -10,7 +10,7 @@ async fn a_shadow_candidate_is_compared_and_promoted() {
     for name in ["a", "b", "c", "d"] {
         assert_eq!(setup.versions_of(name).await, annotations_by(1));
     }
-    // The program calls the candidate after the response.
+    // The program calls the candidate after it has sent its response, so the comparison appears later.
     let compared = |status: &Value| status["chains"][0]["stages"][0]["candidate"]["different"] == 2;
     setup
         .program
@@ -105,7 +105,7 @@ async fn requests_are_recorded_and_replayed() {
     }
 }
 
-/// The recorded answers become the expected answers of the cases.
+/// Each recorded request becomes a test case that expects the recorded answer.
 #[tokio::test]
 async fn requests_can_be_recorded_as_test_cases() {
     let setup = Setup::with(&chain("one.wasm", "")).await;
@@ -132,7 +132,7 @@ async fn record_three(setup: &Setup, arguments: &[&str], file: &str) {
     let record = setup.stdout_of([&["record", "--count", "3"], arguments].concat());
     let file = setup.path(file);
     let create = async {
-        // The recording starts shortly after the command.
+        // The recording begins shortly after the command, so requests are sent until three are recorded.
         for number in 0.. {
             if std::fs::read_to_string(&file).is_ok_and(|text| text.lines().count() == 3) {
                 break;

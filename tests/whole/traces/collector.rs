@@ -19,12 +19,12 @@ use opentelemetry_proto::tonic::{
 use prost::Message as _;
 use tokio::{net::TcpListener, sync::watch};
 
-/// The behaviour of the collector.
+/// How the collector answers requests with spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     Accepts,
     Refuses,
-    /// The collector never answers.
+    /// The collector accepts the connection but never answers.
     Hangs,
 }
 
@@ -65,7 +65,7 @@ impl Collector {
         self.shared.manner.send_replace(manner);
     }
 
-    /// Waits until spans meet the condition, and returns all requests.
+    /// Waits until the spans that the collector received meet the condition. Returns the requests that contained them.
     pub(crate) async fn until(&self, is_enough: impl Fn(&[Span]) -> bool) -> Vec<Received> {
         let mut received = self.shared.received.subscribe();
         let all = |received: &Vec<Received>| is_enough(&spans(received));
