@@ -44,8 +44,8 @@ pub(crate) struct Arguments {
     /// itself.
     #[arg(long, value_name = "FILE")]
     register_token_file: Option<PathBuf>,
-    /// Trust the CAs in this PEM file for the gateway instead of the system's; the environment variable SERVER_CERT may
-    /// contain the PEM itself.
+    /// Trust the CAs in this PEM file for the gateway, instead of the CAs of the system; the environment variable
+    /// SERVER_CERT may contain the PEM itself.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// A URL of the cluster's API server, which the gateway calls, or this agent if there is a tunnel. May be given
@@ -86,7 +86,7 @@ pub(crate) struct Arguments {
     /// The level of log lines, or a filter (`info,admittance=debug`).
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "ADMITTANCE_LOG")]
     log: String,
-    /// The format of log lines; auto is pretty on a terminal, and json otherwise.
+    /// The format of log lines: auto means pretty on a terminal, and json elsewhere.
     #[arg(long, value_name = "FORMAT", default_value = "auto", value_parser = word::<LogFormat>(), env = "ADMITTANCE_LOG_FORMAT")]
     log_format: LogFormat,
 }

@@ -252,7 +252,8 @@ fn unread_stores(config: Option<&Config>) -> Vec<String> {
     unread.map(|place| place.name()).collect()
 }
 
-/// Reads the chains and exceptions in all documents, and the configuration. Requires at least one definition.
+/// Reads the chains and exceptions in all documents, and the configuration. If there is nothing to read, returns a
+/// mistake for each directory without definitions.
 fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mistakes> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
     let mut paths = arguments.files.clone();

@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// The CAs of the gateway, as PEM [default: the CAs of the system where kubectl runs].
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// The name of cluster, user and context [default: the identifier].
+    /// The name that cluster, user and context get in the kubeconfig [default: the identifier].
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 }

@@ -104,7 +104,7 @@ struct Installation {
     /// objects.
     #[arg(long, value_name = "NAME", default_value = "admittance-system", value_parser = label)]
     namespace: String,
-    /// The prefix of the names of all objects.
+    /// The prefix of the names of all objects of the installation.
     #[arg(long, value_name = "NAME", default_value = "admittance", value_parser = name)]
     name: String,
     /// The image of the Pods, whose entry point is the program `admittance`.
@@ -125,7 +125,7 @@ struct Installation {
     /// has its own timeout and failure policy; but the API server calls mutating webhooks one after another.
     #[arg(long)]
     per_chain: bool,
-    /// The seconds for which the API server waits for a webhook [default: the sum of the stages' timeouts].
+    /// The number of seconds for which the API server waits for a webhook [default: the sum of the stages' timeouts].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u8).range(1..=30))]
     timeout: Option<u8>,
     /// The reaction of the API server when a webhook cannot be called: Fail refuses the request, Ignore continues

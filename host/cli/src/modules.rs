@@ -104,7 +104,7 @@ pub(crate) fn hooks(text: &str) -> Result<PathBuf, String> {
 pub(crate) fn module_or_file(text: &str) -> Result<ModuleReference, String> {
     match text.parse() {
         Ok(reference) => Ok(reference),
-        // A text with `:` that is not a valid reference may be meant as one, so it is a path only if that file exists.
+        // A text with `:` is probably an invalid reference. It is a path only if a file of that name exists.
         Err(_) if !text.contains(':') || Path::new(text).is_file() => Ok(ModuleReference::File(text.into())),
         Err(error) => Err(error.to_string()),
     }

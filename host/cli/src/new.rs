@@ -148,7 +148,7 @@ mod tests {
             for (path, _) in lang.template().files(template) {
                 let bytes = std::fs::read(arguments.directory.join(path)).unwrap();
                 let text = String::from_utf8_lossy(&bytes);
-                // Placeholders for GitHub, `${{ ... }}`, are not filled in, but remain.
+                // The placeholders `${{ ... }}` are for GitHub, so they remain.
                 assert!(!text.replace("${{", "").contains("{{"), "{path}");
             }
             let error = run(&arguments).unwrap_err();

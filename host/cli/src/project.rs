@@ -51,7 +51,7 @@ impl Language {
     }
 }
 
-/// How the component is found that a build has written.
+/// How to find the component that a build has written.
 #[derive(Debug)]
 enum BuiltComponent {
     /// Cargo prints the path of the component. It is always run, because it builds only what has changed.
@@ -65,7 +65,7 @@ enum BuiltComponent {
 
 const TARGET: &str = "wasm32-wasip2";
 
-/// The directories that are left out when a project's source is compared with the last build.
+/// Directories of a project that are left out when its source is compared with the source of the last build.
 const UNBUILT: [&str; 4] = ["__pycache__", "node_modules", "target", "tests"];
 
 const LANGUAGES: [Language; 4] = [

@@ -25,7 +25,7 @@ pub(crate) struct CompletionsArguments {
 #[command(after_help = "Examples:
   admittance man ~/.local/share/man/man1 && man admittance-test")]
 pub(crate) struct ManArguments {
-    /// The directory of the pages; created if it does not exist.
+    /// The directory for the man pages; created if it does not exist.
     directory: PathBuf,
 }
 

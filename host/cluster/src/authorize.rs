@@ -16,7 +16,7 @@ use crate::{
 
 const REVIEW_LIMIT: Duration = Duration::from_secs(2);
 
-/// The error for a request without a user.
+/// The error of an access review for a request without a user.
 pub(crate) const NOBODY: &str =
     "the request has neither a user nor groups, so their permissions cannot be checked";
 

@@ -23,7 +23,7 @@ pub struct ServedKind {
 }
 
 impl ServedKind {
-    /// Returns the kind, such as `ConstraintTemplate`.
+    /// Returns the kind of the served objects, such as `ConstraintTemplate`.
     pub fn kind(&self) -> &str {
         &self.resource.kind
     }

@@ -77,7 +77,7 @@ pub struct LeaseMembership {
     pub members: Vec<LeaseMember>,
     /// The annotations of the leader's Lease; `None` if there is no such Lease.
     pub leader: Option<Annotations>,
-    /// Whether the account of this program may not watch Leases.
+    /// Whether the watch on Leases is refused, because the account of this program lacks the right.
     pub is_refused: bool,
     /// The reason why this list of replicas may be out of date. `None` if it is current.
     pub problem: Option<String>,

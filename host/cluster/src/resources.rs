@@ -48,7 +48,8 @@ pub struct Resource {
     /// `metadata.namespace`; empty for a resource of the whole cluster.
     pub namespace: String,
     pub name: String,
-    /// All fields, including `metadata.resourceVersion`. An item of a list has no `apiVersion` and `kind`.
+    /// All fields of the resource, including `metadata.resourceVersion`. If it was read in a list, `apiVersion` and
+    /// `kind` are missing.
     pub object: Map<String, Value>,
 }
 

@@ -103,7 +103,7 @@ impl Pace {
 #[derive(Clone, Debug)]
 pub(crate) enum Selection {
     All,
-    /// Only the object of this name, for an account that may read no other.
+    /// Only the object of this name, because the account may read no other object of the kind.
     Named(String),
     /// All objects with this label: `key=value`.
     Labelled(String),

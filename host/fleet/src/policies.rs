@@ -19,7 +19,7 @@ use crate::chains::{SCHEME, entry};
 /// The interval at which the kinds of policies are discovered. It is short because each new template of Gatekeeper
 /// defines a kind.
 const DISCOVERY: Duration = Duration::from_secs(5);
-/// The interval of discovery while the API server does not answer.
+/// The interval at which the kinds of policies are discovered while the API server does not answer.
 const RETRY: Duration = Duration::from_secs(1);
 /// The pause before a missing kind is looked for again. Its policies are dropped only if it is then missing too,
 /// because an API server that just started may not list all kinds.

@@ -87,7 +87,7 @@ pub struct WebhooksStatus {
     pub problem: Option<String>,
 }
 
-/// Manages the webhook configurations and the certificate that they trust. Cheap to clone.
+/// Manages the webhook configurations, and the certificate of the server that they call. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Webhooks(Arc<Inner>);
 

@@ -106,8 +106,9 @@ impl From<BenchedVersion> for VersionFigures {
 }
 
 impl VersionComparison {
-    /// Compares the medians of both versions in each round. The bounds are a confidence interval of the median of the
-    /// ratios: how many ratios lie below the true median is as random as how many of as many coins fall on heads.
+    /// Compares the medians of both versions in each round. The bounds are a 99 % confidence interval of the median of
+    /// the ratios. It follows from the binomial distribution, because each ratio lies below the true median with a
+    /// probability of one half.
     fn new(first: &[Duration], second: &[Duration]) -> Option<Self> {
         let pairs = first.iter().zip(second);
         let ratios = pairs.map(|(first, second)| second.as_secs_f64() / first.as_secs_f64());

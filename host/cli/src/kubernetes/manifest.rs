@@ -10,7 +10,7 @@ use crate::{
     output,
 };
 
-/// An object, and the comment above it.
+/// An object of the installation, and the comment that stands above it.
 #[derive(Debug)]
 pub(super) struct Manifest {
     comment: String,

@@ -226,7 +226,7 @@ enum PermissionsCommand {
     Grant {
         user: String,
         cluster: String,
-        /// The permission: Read, Write or Hooks. Write includes Read, and Hooks includes both.
+        /// The permission: Read, Write, Hooks or Cluster. Write includes Read, and Hooks includes both of these.
         permission: String,
         #[command(flatten)]
         query: Query,

@@ -308,7 +308,7 @@ async fn invalid_lookups_are_refused() {
     let list_of = async |name: &str, namespace: Option<&str>, selector: &str| {
         list(&cluster, &kind(name), namespace, selector).await.map(|_| ())
     };
-    // (the answer, the expected message)
+    // (the result of a lookup, the expected message)
     for (answer, expected) in [
         (
             get("v1/Widget", None, "a").await,

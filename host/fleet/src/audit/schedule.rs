@@ -107,8 +107,8 @@ impl Audits {
         self.0.status.lock().clone()
     }
 
-    /// Audits all objects, and then each change, while this replica is the leader. Never completes; drop the future to
-    /// stop.
+    /// Audits all objects, and then each object that changes, while this replica is the leader. Never completes; drop
+    /// the future to stop.
     pub(crate) async fn keep(&self, host: &Host) {
         let inner = &*self.0;
         inner.status.lock().is_auditor = true;

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 pub struct AuditConfig {
     /// The time from the beginning of an audit to the beginning of the next one.
     pub every: Duration,
-    /// The maximum number of requests to the API server per second.
+    /// The maximum number of requests per second that audits send to the API server.
     pub rate: u32,
-    /// The maximum number of objects in a page of a list.
+    /// The maximum number of objects that audits request in one page of a list.
     pub page: u32,
     /// The audited resources, such as `pods` or `deployments.apps`; if empty, all resources that a chain matches.
     pub resources: Vec<String>,
@@ -44,7 +44,7 @@ impl Default for AuditConfig {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditStatus {
-    /// Whether this replica audits now. Only then are the other fields known.
+    /// Whether this replica audits now. If it does not, the other fields of this status are empty.
     pub is_auditor: bool,
     /// Whether an audit of all objects is running.
     pub running: bool,
@@ -59,7 +59,7 @@ pub struct AuditStatus {
     /// `wgpolicyk8s.io/v1alpha2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reports: Option<String>,
-    /// The problems with lists, watches and written reports, by resource, group or task.
+    /// The present problems of the audits. Each key is a resource, an API group, `audit` or `reports`.
     #[serde(default)]
     pub problems: BTreeMap<String, String>,
 }

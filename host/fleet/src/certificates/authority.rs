@@ -23,7 +23,7 @@ const AUTHORITY_DAYS: u16 = 3650;
 const CLOCK_SKEW: Duration = Duration::hours(1);
 
 #[derive(derive_more::Debug)]
-// The debug output omits the key.
+// The debug output omits the key, because logs must not contain it.
 #[debug("Authority {{ not_after: {not_after:?}, .. }}")]
 pub struct Authority {
     /// The trust bundle in PEM: first the certificate of this CA, then the certificates of other trusted CAs, if any.
@@ -34,7 +34,7 @@ pub struct Authority {
 }
 
 #[derive(derive_more::Debug)]
-// The debug output omits the key.
+// The debug output omits the key, because logs must not contain it.
 #[debug("Issued {{ not_after: {not_after:?}, .. }}")]
 pub struct Issued {
     pub certificate: String,

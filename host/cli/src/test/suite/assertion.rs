@@ -10,7 +10,7 @@ use crate::test::judge::UnmetExpectation;
 #[derive(Debug)]
 pub(in crate::test) struct Assertion {
     violations: Violations,
-    /// The pattern of the messages that are counted; `None` if all messages are.
+    /// The pattern of the messages that are counted; `None` if all messages are counted.
     message: Option<Regex>,
 }
 

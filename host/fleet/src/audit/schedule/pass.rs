@@ -100,7 +100,7 @@ impl Inner {
         Ok(audited)
     }
 
-    /// Makes all further reports be written to this API. `None` means that no reports are written.
+    /// Directs all further reports to this API. `None` means that no reports are written.
     pub(super) fn write_as(&self, reports: Option<ReportApi>, work: &mut AuditState) {
         if work.report_writer.as_ref().map(|report_writer| report_writer.api) != reports {
             work.report_writer = reports.map(|api| ReportWriter::new(api, self.name.clone()));
