@@ -32,8 +32,7 @@ pub struct AdminAccess(Arc<AccessPolicy>);
 enum AccessPolicy {
     /// No authentication is configured, and the port is on loopback: all programs on this machine have the role Admin.
     Open,
-    /// No authentication is configured, but the port can be reached from the network: every request to the API is
-    /// refused.
+    /// No authentication is configured, but other machines can reach the port: every request to the API is refused.
     Closed,
     /// Clients authenticate, and their role decides what they may do.
     Guarded {
@@ -83,8 +82,7 @@ pub enum Denied {
 }
 
 impl Denied {
-    /// Returns whether this refusal is logged: for wrong credentials or an insufficient role, but not for missing
-    /// credentials.
+    /// Returns whether this refusal is logged: one for wrong credentials or an insufficient role, not for missing ones.
     pub(crate) fn is_notable(&self) -> bool {
         !matches!(self, Self::Closed | Self::NoToken | Self::NoCertificate)
     }
@@ -111,8 +109,7 @@ impl AdminAccess {
         Self(Arc::new(policy))
     }
 
-    /// Authenticates the client of a request. Returns the client and its role, or an error if the role does not include
-    /// `needed`.
+    /// Authenticates the client of a request. Returns an error if the client's role does not include `needed`.
     pub(crate) fn admit(&self, head: &Parts, needed: Role) -> Result<(Caller, Role), Denied> {
         let (caller, role) = match &*self.0 {
             AccessPolicy::Closed => return Err(Denied::Closed),
@@ -226,8 +223,7 @@ pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), Denied> {
     if allowed { Ok(()) } else { Err(Denied::OtherPage) }
 }
 
-/// Returns whether the request follows a link on a page of another site. Browsers send such a request without the
-/// session's cookie.
+/// Returns whether a request follows a link on another site. Browsers send it without the session's cookie.
 pub(crate) fn is_link_from_other_site(head: &Parts) -> bool {
     let is = |name: &HeaderName, values: &[&str]| {
         let value = head.headers.get(name);

@@ -116,8 +116,7 @@ pub struct DisableRequest {
     pub expires_in: u64,
     /// The reason, in at most 1,000 characters.
     pub reason: String,
-    /// Whether the disabled stage is still called, as in mode `Audit`, so that its answers are recorded without any
-    /// effect.
+    /// Whether the disabled stage is still called, as in mode `Audit`: its answers are recorded, but have no effect.
     #[serde(default)]
     pub audit: bool,
 }
@@ -155,8 +154,7 @@ pub struct ErrorReply {
 pub struct ErrorDetail {
     /// A sentence that explains the error and how to fix it.
     pub message: String,
-    /// The mistakes in the request. Each is a sentence that says where the mistake is, what is wrong, and how to fix
-    /// it.
+    /// The mistakes in the request. Each is a sentence that says where the mistake is, and how to fix it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mistakes: Vec<String>,
 }

@@ -24,8 +24,7 @@ pub struct AdminTls {
 /// A client that authenticates with a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateHolder {
-    /// The name that the client's certificate must have, as its common name or as a DNS name or URI among its
-    /// alternative names.
+    /// The name in the client's certificate: its common name, or a DNS name or URI among its alternative names.
     pub name: String,
     pub role: Role,
 }
@@ -61,8 +60,7 @@ impl AdminConfig {
         self
     }
 
-    /// Sets the tokens with which clients authenticate. If the address is not on loopback, [TLS](Self::with_tls) must
-    /// be set first.
+    /// Sets the tokens of clients. If the address is not on loopback, [TLS](Self::with_tls) must be set first.
     pub fn with_tokens(mut self, tokens: Vec<Token>) -> Result<Self, TokensInTheClear> {
         self.tokens = tokens;
         self.checked()
@@ -80,8 +78,7 @@ impl AdminConfig {
         Ok(self)
     }
 
-    /// Returns the reason if the API and the console refuse every client: they are on a public address without
-    /// authentication.
+    /// Returns why the API and the console refuse every client: their address is public, without authentication.
     pub fn refusal(&self) -> Option<impl fmt::Display + use<>> {
         let has_clients = self.tls.as_ref().is_some_and(|tls| !tls.clients.is_empty());
         let is_closed = self.tokens.is_empty() && !has_clients && !is_loopback(self.address);

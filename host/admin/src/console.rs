@@ -41,8 +41,7 @@ use http::{
 pub(crate) use self::session::Sessions;
 use crate::Api;
 
-/// The security headers of every reply of the console. They forbid content of other origins, inline scripts and styles,
-/// and embedding.
+/// The security headers of every reply. They forbid content of other origins, inline scripts and styles, and embedding.
 const HEADERS: [(HeaderName, &str); 4] = [
     (
         CONTENT_SECURITY_POLICY,

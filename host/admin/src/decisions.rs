@@ -218,8 +218,7 @@ pub(crate) fn hide(role: Role, record: &mut DecisionRecord) {
     }
 }
 
-/// Lets the live chains decide the newest requests with this uid again. Requests that are read from disk lack their
-/// redacted values.
+/// Lets the live chains decide the newest requests with this uid again. Requests on disk lack their redacted values.
 pub(crate) async fn replay(
     api: &Api,
     by: Option<&Caller>,

@@ -27,8 +27,7 @@ pub struct HealthPanel {
     pub lines: Vec<HealthLine>,
 }
 
-/// A line about one dependency of the driver: its state, and the problem with it. `subject` must make sense without the
-/// panel's title.
+/// The state of one dependency of the driver, and its problem. `subject` must make sense without the panel's title.
 #[derive(Clone, Debug)]
 pub struct HealthLine {
     pub subject: String,

@@ -72,8 +72,7 @@ use self::{
 /// The maximum number of requests that are handled at the same time. Probes are not counted.
 const REQUESTS: usize = 256;
 
-/// The paths that probes request. The threads that serve connections reply to them directly, so no slow reply delays a
-/// probe.
+/// The paths of probes. The threads that serve connections reply to them directly, so no slow reply delays a probe.
 const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Writes all metrics in Prometheus' text format.
@@ -87,8 +86,8 @@ pub struct Sources {
     /// Returns the body of `GET /v1/status`.
     pub status: Box<dyn Fn() -> serde_json::Result<Value> + Send + Sync>,
     pub overview: Box<dyn Fn() -> Overview + Send + Sync>,
-    /// Returns the reason if the driver is not ready for requests. A driver that is stopping is recognized by
-    /// `is_stopping` instead.
+    /// Returns why the driver is not ready for requests. A driver that is stopping is recognized by `is_stopping`
+    /// instead.
     pub not_ready: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
     /// Returns the body of `/healthz` if the front end has its own; if not, the body is `ok`.
     pub health: Box<dyn Fn() -> Option<Response<Body>> + Send + Sync>,

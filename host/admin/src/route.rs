@@ -25,11 +25,9 @@ use crate::{
 
 /// The largest body of a request with definitions, in bytes. The body may also describe a request to evaluate.
 pub(crate) const LARGE_BODY: usize = 8 << 20;
-/// The largest body, in bytes, that describes a request: an AdmissionReview with two objects of the largest size that
-/// Kubernetes stores.
+/// The largest body, in bytes, of a described request: a review with two objects of Kubernetes' largest size.
 pub(crate) const REQUEST_BODY: usize = 4 << 20;
-/// The largest body, in bytes, of a form, and of a request that contains neither definitions nor the description of a
-/// request.
+/// The largest body, in bytes, of a form, and of a request with neither definitions nor a described request.
 pub(crate) const SMALL_BODY: usize = 64 << 10;
 /// The maximum number of requests with a body larger than [`SMALL_BODY`] at the same time.
 pub(crate) const LARGE_BODIES: usize = 8;
@@ -286,8 +284,7 @@ impl Route {
 }
 
 impl<P, Q, B> Call<P, Q, B> {
-    /// Returns the value of type `T` from [`Sources::extensions`](crate::Sources::extensions), in which front ends put
-    /// values for their routes.
+    /// Returns the value of type `T` in [`Sources::extensions`](crate::Sources::extensions), where front ends put it.
     pub fn extension<T: Clone + Send + Sync + 'static>(&self) -> Option<&T> {
         self.api.sources.extensions.get()
     }
@@ -299,8 +296,7 @@ impl<P, Q, B> Call<P, Q, B> {
 }
 
 impl<P: DeserializeOwned + Send, Q: DeserializeOwned, B: ReadBody> Call<P, Q, B> {
-    /// Authenticates the client, then parses the request. In this order, unauthorized clients do not learn whether the
-    /// request is valid.
+    /// Authenticates the client before parsing the request, so that unauthorized clients do not learn if it is valid.
     async fn read(api: Api, role: Option<Role>, request: Request<Body>) -> Result<Self, ApiError> {
         let (mut head, body) = request.into_parts();
         let admitted = role.map(|role| admit(&api, &head, role)).transpose()?;

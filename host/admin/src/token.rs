@@ -12,8 +12,7 @@ use subtle::Choice;
 
 use crate::config::Role;
 
-/// A token that authenticates clients, with its role. Cheap to clone; lives as long as the admin port. Clones share the
-/// token file.
+/// A token of a client, with its role. Cheap to clone; clones share the token file. Lives as long as the admin port.
 #[derive(Clone, Debug)]
 pub struct Token {
     /// The name of the token's holder in the log.
@@ -56,8 +55,7 @@ pub struct TokenFile(FileValue<Option<TokenDigest>>);
 impl TokenFile {
     /// Reads the file. Whitespace around the token is ignored.
     pub fn read(path: &Path) -> Result<Self, TokenFileError> {
-        // When the program starts, an invalid file is an error. If the file becomes invalid later, its token is
-        // refused.
+        // When the program starts, an invalid file is an error. If it becomes invalid later, its token is refused.
         read(path)?;
         let owned = path.to_owned();
         let load = move || {

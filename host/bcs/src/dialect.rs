@@ -18,13 +18,11 @@ use crate::{
     translation::{self, types},
 };
 
-/// The beginnings of paths that bcs-mesos-driver forwards without calling hooks: to consoles, and for custom resources
-/// to a kube-apiserver.
+/// The paths that bcs-mesos-driver forwards without calling hooks: to consoles, and to a kube-apiserver.
 const FORWARDED: [&str; 2] = ["/mesosdriver/v4/webconsole/", "/mesosdriver/v4/customresource"];
 pub const CLUSTER_HEADER: &str = "BCS-ClusterID";
 
-/// The keys that hooks read but bcs-mesos-driver does not, as BCS's documentation spells them. The driver's keys are in
-/// [`types`].
+/// The keys that hooks read but bcs-mesos-driver does not, as BCS documents them. The driver's keys are in [`types`].
 const KEYS: [&str; 3] = [
     "/spec/template/spec/volumes/*/name",
     "/spec/template/spec/volumes/*/volume/hostPath",
@@ -184,8 +182,7 @@ impl Dialect for Bcs {
         let raw = head.uri.path();
         let readings = PathReadings::new(raw);
         let is_own = readings.iter().any(is_own);
-        // Hooks are skipped only if bcs-mesos-driver would skip them for this path in every way in which the path can
-        // be read.
+        // Hooks are skipped only if bcs-mesos-driver would skip them in every way in which the path can be read.
         let is_forwarded = is_own && is_forwarded(raw) && readings.iter().all(is_forwarded);
         if is_own && let Err(rejection) = self.check_cluster(head) {
             return Class::Refuse(rejection);

@@ -36,8 +36,7 @@ use crate::{
 
 /// The node below which each cluster has a node for its drivers. No program of BCS uses it.
 const CLUSTERS: &str = "/admittance/drivers";
-/// The characters that are not escaped in the names of nodes. A dot is escaped, because ZooKeeper allows no node named
-/// `.`.
+/// The characters that are not escaped in names of nodes. A dot is escaped: ZooKeeper allows no node named `.`.
 const UNCHANGED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 /// The time within which the target must be written.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -83,8 +82,7 @@ struct ParentData {
 }
 
 impl Drivers {
-    /// Prepares the agreement of this driver with the other drivers of its cluster. `ports` are the ports of this
-    /// driver.
+    /// Prepares the agreement of this driver, which has these `ports`, with the other drivers of its cluster.
     pub fn new(
         zookeeper: &ZooKeeper,
         cluster: &ClusterId,
@@ -235,8 +233,7 @@ fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -
         let mut later = entries.iter().skip(index + 1);
         later.all(|(_, other)| other.name != entry.name)
     };
-    // A driver that lost its session may have two nodes until ZooKeeper removes the old one, so only the newest one
-    // counts.
+    // A driver that lost its session has two nodes until ZooKeeper removes the old one, so only the newest counts.
     let newest = entries
         .iter()
         .enumerate()

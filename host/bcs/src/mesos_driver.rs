@@ -45,8 +45,7 @@ pub enum SchedulersConfig {
     /// These servers, at least one. Schedulers are tried in this order, because only their master serves requests.
     /// Drivers get requests in turns.
     Listed(Vec<Server>),
-    /// The schedulers that register below this node of the cluster's ensemble. All requests go to the master of these
-    /// schedulers.
+    /// The schedulers that register below this node of the cluster's ensemble. All requests go to their master.
     Discovered(NodePath),
 }
 
@@ -59,8 +58,7 @@ impl BcsConfig {
         Bcs::new(self.cluster.clone()).in_front_of(self.upstream_kind)
     }
 
-    /// Starts to connect to the upstream's servers. Returns an error if they have to be discovered but no ensemble is
-    /// configured.
+    /// Starts to connect to the upstream. Fails if servers are to be discovered but no ensemble is configured.
     pub fn connect(&self, ensembles: &Ensembles) -> Result<ConnectedUpstream, NoEnsemble> {
         let (servers, discovery) = match &self.servers {
             SchedulersConfig::Listed(servers) => (Servers::Listed(servers.clone()), None),
@@ -84,8 +82,7 @@ impl BcsConfig {
     }
 }
 
-/// The servers to which a driver forwards requests. Cheap to clone; if they are discovered, discovery continues until
-/// all clones are dropped.
+/// The servers to which a driver forwards requests. Cheap to clone; discovery goes on until all clones are dropped.
 #[derive(Clone, Debug)]
 pub struct ConnectedUpstream {
     pub upstream: Upstream,

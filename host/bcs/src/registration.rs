@@ -20,8 +20,7 @@ use crate::{
     },
 };
 
-/// The node in the service ensemble that has a child node for each cluster. Drivers register below the node of their
-/// cluster.
+/// The node in the service ensemble with a child node for each cluster, below which the cluster's drivers register.
 const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
 /// The node below which gateways register, as bcs-api does.
 const GATEWAYS: &str = "/bcs/services/endpoints/apiserver";
@@ -30,8 +29,8 @@ const GATEWAYS: &str = "/bcs/services/endpoints/apiserver";
 const SWITCH: Duration = Duration::from_secs(1);
 
 /// The registration of a driver or a gateway, which exists while the program serves requests. A driver registers below
-/// its cluster's node in the service ensemble, and in the cluster's own ensemble. A gateway registers in the service
-/// ensemble.
+/// The registration of a driver or a gateway, which exists while the program serves requests. A driver registers in the
+/// service ensemble below its cluster's node, and in the cluster's own ensemble; a gateway in the service ensemble.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistrationConfig {
     /// The address at which other servers reach this program. Default: the address on which it listens.
@@ -223,7 +222,7 @@ fn info(config: &RegistrationConfig, cluster: &str, ports: Ports) -> Result<Serv
 }
 
 /// The registrations that a driver or gateway has made. They end when they are withdrawn, or when all clones of this
-/// are dropped.
+/// The registrations of a driver or gateway. They end when they are withdrawn, or when all clones of this are dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Registrations(Arc<[ActiveRegistration]>);
 
@@ -274,8 +273,8 @@ impl Registrations {
     }
 
     /// Keeps a driver registered while it serves the same table as the other drivers, so that gateways send no requests
-    /// to a driver with an old table. A difference that lasts less than a second is ignored. Never returns; dropping
-    /// the future ends it.
+    /// Keeps a driver registered while it serves the same table as the other drivers, so that gateways send no requests
+    /// to a driver with an old table. Differences of less than a second are ignored. Never returns; drop it to stop.
     pub async fn follow(&self, mut is_ready: watch::Receiver<bool>) {
         loop {
             let now_ready = *is_ready.borrow_and_update();

@@ -1,5 +1,4 @@
-//! Replies in the format of BCS's own programs: the envelope `result, code, message, data`, with the codes of
-//! bcs-common.
+//! Replies in the format of BCS's own programs: the envelope `result, code, message, data`, with bcs-common's codes.
 
 use admittance_dialect::json_reply;
 use bytes::Bytes;
@@ -41,8 +40,8 @@ pub enum Code {
     Database = 1_405_062,
     /// bcs-api could not convert a body from YAML to JSON.
     Yaml = 1_405_065,
-    /// A request for definitions failed for a reason that has no code of its own. bcs-mesos-driver gets this code from
-    /// the scheduler.
+    /// A request for definitions failed for a reason that has no code of its own. BCS's scheduler replies with this
+    /// code.
     Scheduler = 1_405_200,
     ResourceExists = 1_405_201,
     NotFound = 1_405_202,

@@ -77,8 +77,7 @@ keywords!(Permission, "permission": Read = "Read", Write = "Write", Hooks = "Hoo
 #[derive(Clone, Copy, Debug)]
 pub enum Action {
     Scheduler(Call),
-    /// The request reads or changes the definitions of hooks. bcs-mesos-driver sends this call to the scheduler, which
-    /// stores the definitions.
+    /// The request reads or changes definitions of hooks. bcs-mesos-driver sends this call to the scheduler instead.
     Definitions(Call),
     /// The request is forwarded to a console on a host of the cluster.
     Console,
@@ -98,8 +97,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Parses the template of the path and query; returns `None` if it is invalid. A test checks that it is valid for
-    /// all routes.
+    /// Parses the template of the path and query; `None` if it is invalid. A test checks the templates of all routes.
     pub(crate) fn target(&self) -> Option<Target> {
         Target::parse(self.target)
     }

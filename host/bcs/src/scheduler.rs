@@ -117,8 +117,7 @@ impl Scheduler {
                 tokio::select! {
                     biased;
                     reply = &mut reply => reply,
-                    // A client that is still sending its body might not read the reply, so the rest of the body is
-                    // read.
+                    // A client that is still sending might not read the reply, so the rest of its body is read.
                     () = drain(unread, self.limits.size) => reply.await,
                 }
             }
@@ -210,8 +209,7 @@ impl Scheduler {
     /// Converts the upstream's reply into the reply for the client. The error is the reply for the case that no other
     /// server processes the request either.
     async fn relay(&self, reply: Response<Body>) -> Result<Response<Body>, Box<Response<Bytes>>> {
-        // A compressed reply cannot be inspected, so it is passed on unchanged. The upstream was asked not to compress
-        // it.
+        // A compressed reply, which was not requested, cannot be inspected, so it is passed on unchanged.
         if encoding(reply.headers()).is_some() {
             return Ok(reply);
         }

@@ -50,7 +50,6 @@ impl Schema {
         Self { kind, spelling }
     }
 
-    /// Returns a JSON text with its keys in the documented spelling.
     fn spelled<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, SpellingError> {
         Ok(match self.spelling.canonical(text)? {
             Some(respelled) => respelled.into(),
@@ -58,7 +57,6 @@ impl Schema {
         })
     }
 
-    /// Parses a JSON text, and checks that its values have the types of this schema.
     fn value(&self, text: &str) -> Result<Value, Fault> {
         let value = serde_json::from_str(text).map_err(|error| Fault::Json(error.to_string()))?;
         self.accepted(value)
@@ -142,8 +140,7 @@ fn translated_workload(body: &Bytes, kind: Kind, schema: &Schema) -> Result<(Add
     Ok((address(kind, object), NextBody::New(sent.into())))
 }
 
-/// Checks that the object in a body has this kind. Returns the body's text with the documented spelling of `kind`, and
-/// its value.
+/// Checks the kind of the object in a body. Returns the text with the documented spelling of `kind`, and its value.
 fn check_kind(body: &[u8], kind: Kind) -> Result<(Cow<'_, str>, Value), Fault> {
     let text = HEAD
         .spelled(utf8(body, Fault::TypeMeta)?)
@@ -239,8 +236,7 @@ fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Fault> {
     PathAndQuery::try_from(text).map_err(|error| Fault::TooLong(error.to_string()))
 }
 
-/// Returns the error reply for a request that no route matches. If its path has routes for other methods, these are
-/// `methods`.
+/// Returns the error reply for a request that no route matches. `methods` are those of other routes with its path.
 pub(crate) fn no_route(status: StatusCode, methods: &[Method]) -> Response<Bytes> {
     // bcs-mesos-driver writes these messages as plain text; here, they are in an envelope.
     let message = match status {

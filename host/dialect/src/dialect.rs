@@ -9,8 +9,7 @@ use http::{Extensions, Response, request::Parts};
 
 use crate::{EndReason, Rejection};
 
-/// Translates the requests of one control plane's API to admission requests, and the chains' outcomes to replies of
-/// that API.
+/// Translates requests of one control plane's API to admission requests, and outcomes of chains to its replies.
 pub trait Dialect: Send + Sync + Debug + 'static {
     /// Returns the name of the dialect in the decision log, such as `rest`.
     fn name(&self) -> &str;
@@ -156,8 +155,7 @@ pub enum Reading {
         /// has seen the request, this body is forwarded instead of the received one.
         canonical: Option<Bytes>,
     },
-    /// The chains decide about the request, but cannot change the object, because the body of the request is not the
-    /// object.
+    /// The chains decide about the request, but cannot change the object, because it is not the body of the request.
     Fixed {
         /// The admission request. Its UID is set by the caller.
         request: Box<Request>,

@@ -45,8 +45,7 @@ impl KubernetesApi {
             Method::GET | Method::HEAD | Method::OPTIONS => {
                 return Ok(is_upgrade.then_some(Operation::Connect));
             }
-            // For the API server, such a request is a write. But the API server may pass it to another server, where it
-            // could open a connection.
+            // The API server treats this as a write, but may pass it to a server where it could open a connection.
             _ if is_upgrade => {
                 let message = "a write to a subresource must not ask to switch protocols";
                 return Err(Rejection::new(RejectionKind::Ambiguous, message));
@@ -190,8 +189,7 @@ fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
         )
     };
     let object = Object::parse_unique(body).map_err(|error| malformed(&error))?;
-    // If a key of the identity is spelled in another case, the API server ignores it, but hooks may read it. So the
-    // object is refused.
+    // A key of the identity in another case is refused: the API server ignores it, but hooks may read it.
     match admittance_admission::Spelling::kubernetes().canonical(object.text()) {
         Ok(None) => Ok(object),
         Ok(Some(_)) => {
@@ -237,8 +235,7 @@ fn is_json(head: &Parts) -> bool {
     values.next().is_none() && essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Rejects a request for which `what` was not fetched: when its head was read, no chain applied to it, but now one
-/// does.
+/// Rejects a request to which a chain applies now. When its head was read, none did, so `what` was not fetched.
 fn unsettled(what: &str) -> Rejection {
     let message = format!("chains inspect this request, and {what} is not known: send the request again");
     Rejection::new(RejectionKind::Malformed, message)

@@ -151,8 +151,7 @@ impl FromStr for ItemPath {
     }
 }
 
-/// Returns the value in an item as a path segment. Returns `None` for a dot segment or an empty one, which servers
-/// would remove.
+/// Returns the value in an item as a path segment; `None` if it is empty or dots, as servers remove such segments.
 fn value_at(item: &str, pointer: &Pointer) -> Option<String> {
     let text = item.get(pointer.locate(item)?)?;
     let value = match serde_json::from_str(text).ok()? {

@@ -223,8 +223,7 @@ impl PreparedRoute {
     }
 }
 
-/// Returns the fields of an object that no stage may change. By default, they are the fields from which name, namespace
-/// and kind are read.
+/// Returns the fields that no stage may change. By default, name, namespace and kind are read from these fields.
 fn identity(route: &Route) -> Result<IdentityFields, RouteProblem> {
     let outside = |pointer: &str| RouteProblem::Identity {
         pointer: pointer.to_owned(),

@@ -15,8 +15,7 @@ pub struct DecisionDetails {
     /// The number of decisions with this uid that are older than those in `decisions`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub older: usize,
-    /// The value of the parameter `before` with which the next request returns older decisions; absent if there are
-    /// none.
+    /// The value of the parameter `before` with which a request returns older decisions; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
 }

@@ -1,5 +1,4 @@
-//! Shows how often the candidates of a chain agree with the plugins that they may replace, and controls promotion and
-//! rollout.
+//! Shows how often a chain's candidates agree with the plugins that they may replace; controls promotion and rollout.
 
 use admittance::{
     AnswerSample, Application, Applied, CandidateReport, ChainStatus, DifferenceEffect, DifferenceSample,
@@ -137,8 +136,7 @@ fn limit(name: &str, reached: u64, (all, out_of): (&str, u64), limit: u64) -> Ma
     }
 }
 
-/// Shows, for each kind of object, how often the candidate's answer agreed with the plugin's, and an example of each
-/// difference.
+/// Shows for each kind of object how often the candidate agreed with the plugin, and an example of each difference.
 fn comparisons(report: &CandidateReport) -> Markup {
     let columns = DifferenceEffect::ALL.map(|effect| (effect, format!("Would {effect}")));
     let names: Vec<_> = [Text("Resource"), Number("Same")]
@@ -200,8 +198,7 @@ fn written(answer: &AnswerSample) -> String {
     yaml(&serde_json::to_value(answer).unwrap_or_default())
 }
 
-/// Names the stage whose candidate is promoted. The fields are parameters of the preview's address, or fields of the
-/// confirmation form.
+/// Names the stage whose candidate is promoted, in the preview's address or in the confirmation form.
 #[derive(Debug, Deserialize)]
 struct Promotion {
     stage: StageId,

@@ -39,8 +39,7 @@ pub(super) fn router() -> Router<Api> {
         .merge(candidates::router())
 }
 
-/// The characters that are percent-encoded in the address of a chain's page. `/` is not, because names of BCS
-/// definitions contain it.
+/// The characters that are percent-encoded in the address of a chain's page. BCS definitions have `/` in their names.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'-')
@@ -326,8 +325,7 @@ fn title(key: &str) -> String {
     title
 }
 
-/// Returns the value of a hook's property on one line; `None` if the value is null or false, as such properties are not
-/// shown.
+/// Returns the value of a hook's property on one line; `None` for null and false, as these are not shown.
 fn fact_text(fact: &Json) -> Option<String> {
     match fact {
         Json::Null | Json::Bool(false) => None,

@@ -87,8 +87,7 @@ async fn decision(
 #[derive(Debug, Deserialize)]
 struct ReplayForm {}
 
-/// Shows how the live chains would decide the requests with this uid now. Nothing is forwarded, counted or sent to
-/// webhooks.
+/// Shows how the live chains would decide the requests with this uid now, without forwarding or counting them.
 async fn replay(
     State(api): State<Api>,
     Path(uid): Path<String>,

@@ -19,8 +19,7 @@ use crate::{
 
 const MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
 
-/// The fields of a form that changes something, and the user who sent it, who has the role Admin. The body has at most
-/// `LIMIT` bytes.
+/// The fields of a form that changes something, and the user with the role Admin who sent it in at most `LIMIT` bytes.
 #[derive(Debug)]
 pub(super) struct ChangeForm<T, const LIMIT: usize = SMALL_BODY> {
     pub(super) session: Session,

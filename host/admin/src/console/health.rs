@@ -1,5 +1,4 @@
-//! Shows the health of everything on which the driver depends: listeners, servers, stores, watches, certificates, and
-//! disk space.
+//! Shows the health of all that the driver depends on: listeners, servers, stores, watches, certificates, disk space.
 
 use admittance::{Moment, Status, StorageStatus};
 use axum::{Router, extract::State, response::Response, routing::get};

@@ -22,8 +22,7 @@ fn start_line(text: &str) -> Option<(Method, Uri)> {
     Some((method.parse().ok()?, path.parse().ok()?))
 }
 
-/// Reads a request from HTTP text as the front end reads it from a client, except that the stored object is not fetched
-/// from the upstream.
+/// Reads a request from HTTP text as the front end reads it from a client, but does not fetch the stored object.
 pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiError> {
     let at = |line: usize, message: &str| mistake(format!("object:{line}:1: {message}"));
     let (method, uri) =
@@ -65,8 +64,7 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
     {
         let line = text.get(..begin).unwrap_or_default().matches('\n').count() + error.line();
         let (column, reason) = (error.column(), error.to_string());
-        // The line number in the parser's message is cut off: it counts lines of the body, but users see the whole HTTP
-        // text.
+        // The line number in the parser's message is cut off: it counts lines of the body, not of the whole text.
         let reason = reason.split(" at line ").next().unwrap_or_default();
         return Err(mistake(format!(
             "object:{line}:{column}: the body is not JSON: {reason}"
@@ -84,8 +82,7 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
     })
 }
 
-/// Writes a request as HTTP text, or an example if `request` is `None`. Returns `None` if the dialect has no HTTP form
-/// for it.
+/// Writes a request, or an example if it is `None`, as HTTP text; `None` if the dialect has no HTTP form for it.
 pub(super) fn write(dialect: &dyn Dialect, request: Option<&Request>) -> Option<String> {
     let written = dialect.written(request)?;
     let object = Object::parse(written.body().as_str()).ok();

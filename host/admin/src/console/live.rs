@@ -246,8 +246,7 @@ pub(super) fn tone(verdict: DecisionVerdict) -> Tone {
     }
 }
 
-/// Returns the address of a decision's page. It contains the uid and the decision's id, because several decisions may
-/// have the same uid.
+/// Returns the address of a decision's page. It contains the id, because several decisions may have the same uid.
 fn address(decision: &DecisionRecord) -> String {
     let uid = utf8_percent_encode(&decision.uid, NON_ALPHANUMERIC);
     format!("/decisions/{uid}#decision-{}", decision.id)
@@ -297,8 +296,7 @@ fn folded(text: &str) -> Markup {
     }
 }
 
-/// Returns the text that explains a decision: its message, or else a note on each stage that changed the object, failed
-/// or had an exception.
+/// Returns the message of a decision, or else a note on each stage that changed the object, failed or had an exception.
 fn why(decision: &DecisionRecord) -> String {
     if let Some(message) = &decision.message {
         return message.clone();

@@ -51,7 +51,6 @@ const PAGES: &[ManualPage] = pages! {
 static TEXTS: LazyLock<Vec<ManualText>> =
     LazyLock::new(|| PAGES.iter().map(|page| ManualText::read(page.text)).collect());
 
-/// The maximum number of sections that the result of a search lists.
 const MOST_FOUND: usize = 100;
 
 pub(super) fn router() -> Router<Api> {
@@ -116,8 +115,7 @@ struct FoundSection {
     title: String,
 }
 
-/// Returns the sections of the manual that contain all words of the query, ignoring case. Sections with all words in
-/// their titles come first.
+/// Returns the sections that contain all words of the query in any case, first those with all words in their titles.
 fn find(query: &str) -> Vec<FoundSection> {
     let query = query.to_lowercase();
     let has_all = |text: &str| {
@@ -217,8 +215,8 @@ impl ManualText {
                 },
                 Event::End(TagEnd::Link) if drops_link => drops_link = false,
                 Event::Start(Tag::Image { .. }) | Event::End(TagEnd::Image) => {}
-                // The columns' alignment is dropped: it would be written as inline styles, which the console's content
-                // security policy forbids.
+                // Alignment is dropped: it would become inline styles, which the console's content security policy
+                // forbids.
                 Event::Start(Tag::Table(columns)) => {
                     events.push(Event::Start(Tag::Table(vec![Alignment::None; columns.len()])));
                 }
@@ -256,8 +254,7 @@ fn anchor(title: &str, earlier: &mut HashMap<String, usize>) -> String {
     }
 }
 
-/// Returns the address at which the console serves the target of a link in the manual; `None` if the program does not
-/// contain the target.
+/// Returns the address at which the console serves the target of a link; `None` if the program does not contain it.
 fn address(target: &str) -> Option<Cow<'_, str>> {
     if target.contains("://") || target.starts_with('#') {
         return Some(target.into());

@@ -4,8 +4,7 @@ use maud::{Markup, html};
 
 use crate::error::ApiError;
 
-/// The form's texts in which mistakes can be found. Each row: the text's name in error messages, and the form's field
-/// that contains it.
+/// The form's texts that may have mistakes: the text's name in error messages, and the form's field that contains it.
 const FIELDS: [(&str, &str); 4] = [
     ("chain", "definitions"),
     ("settings", "settings"),

@@ -318,8 +318,7 @@ fn editor(name: &str, label: &str, text: &str, rows: u8) -> Markup {
         div.field {
             label for=(name) { (label) }
             code-editor {
-                // HTML parsers drop the first line break in a text area, so one line break is added that may be
-                // dropped.
+                // HTML parsers drop the first line break in a text area, so one is added to be dropped.
                 textarea id=(name) name=(name) rows=(rows) spellcheck="false" autocapitalize="off" autocomplete="off" wrap="off" { "\n" (text) }
             }
         }

@@ -28,18 +28,15 @@ use crate::{
 };
 
 pub(super) const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
-/// The maximum number of sessions that one token may have. When a further session begins, the token's oldest session
-/// ends.
+/// The maximum number of sessions of one token. A session beyond it ends the token's oldest session.
 const MOST_SESSIONS: usize = 128;
 
-/// The user who sent a request, and the state that pages need. As an extractor, it replies to unauthenticated clients
-/// with the sign-in page.
+/// The user who sent a request. As an extractor, it replies to unauthenticated clients with the sign-in page.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(super) caller: Caller,
     pub(super) role: Role,
-    /// The secret that every form of a page contains. Pages of other sites cannot read it, so they cannot send such
-    /// forms.
+    /// The secret in every form of a page. Pages of other sites cannot read it, so they cannot send such forms.
     pub(super) form_key: Arc<str>,
     /// The state of the driver, which every page shows.
     pub(super) sources: Arc<Sources>,
@@ -173,8 +170,7 @@ fn cookie(head: &Parts, value: &str, life: Duration) -> (http::HeaderName, Heade
     (SET_COOKIE, value)
 }
 
-/// Returns the name of the session's cookie. With TLS, the name begins with `__Host-`, so browsers accept the cookie
-/// only from this host.
+/// Returns the name of the session's cookie. By the prefix `__Host-`, browsers accept it only from this host.
 fn cookie_name(is_tls: bool) -> &'static str {
     if is_tls { "__Host-admittance" } else { "admittance" }
 }
@@ -203,8 +199,7 @@ impl FromRequestParts<Api> for Session {
     }
 }
 
-/// Returns the user of a request, or else the reply that refuses the request. The caller has checked the request's
-/// origin.
+/// Returns the user of a request, or else the reply that refuses it. The caller has checked the request's origin.
 pub(super) fn require_session(head: &Parts, api: &Api) -> Result<Session, Box<Response>> {
     let id = SessionId::from_cookie(head);
     if let Some(id) = &id

@@ -103,12 +103,10 @@ async fn sign_out(State(api): State<Api>, request: Request<Body>) -> Response {
     }
 }
 
-/// The fields of the sign-out form, which are ignored.
 #[derive(Debug, Deserialize)]
 struct Ignored {}
 
-/// Returns the address to open after the user has signed in: `next`, or the console's first page if `next` leads to
-/// another site.
+/// Returns the address to open after the user has signed in: `next`, or `/` if `next` leads to another site.
 fn own_address(next: &str) -> &str {
     let is_own = next.starts_with('/')
         && !next.starts_with("//")
@@ -116,15 +114,13 @@ fn own_address(next: &str) -> &str {
     if is_own { next } else { "/" }
 }
 
-/// Returns the sign-in page for a request without a valid session. After signing in, the user gets the page that was
-/// requested.
+/// Returns the sign-in page for a request without a valid session. After signing in, the user gets the requested page.
 pub(super) fn required(head: &Parts, why: SignInReason) -> Response {
     let next = match head.method {
         http::Method::GET => head.uri.path_and_query().map_or("", |next| next.as_str()),
         _ => "",
     };
-    // The cookie is not deleted. If this request came from a script, the next page that the user opens thus still shows
-    // why the session ended.
+    // The cookie is kept, because a script may have sent this request: the next page still shows why the session ended.
     unauthorized(why, next)
 }
 

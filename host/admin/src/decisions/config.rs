@@ -64,7 +64,6 @@ pub struct HttpConfig {
     pub url: Url,
     /// The file with the bearer token, which is read again for each request.
     pub token_file: Option<PathBuf>,
-    /// The file with the certificate authorities that are trusted for this server, in addition to the operating
-    /// system's.
+    /// The file with certificate authorities that are trusted for this server, besides the operating system's.
     pub ca: Option<PathBuf>,
 }

@@ -136,8 +136,7 @@ impl DecisionDatabase {
         self.prune().await
     }
 
-    /// Returns up to `limit` of the newest decisions that match the filter and have ids smaller than `before`, and
-    /// whether there are more.
+    /// Returns up to `limit` of the newest decisions with ids smaller than `before`, and whether there are more.
     pub(super) async fn list(
         &self,
         filter: &DecisionFilter,
@@ -147,8 +146,7 @@ impl DecisionDatabase {
         let is_passage = filter.chain.is_some() || filter.stage.is_some();
         let mut select = QueryBuilder::<Sqlite>::new("SELECT d.record FROM ");
         if is_passage {
-            // `CROSS JOIN` makes SQLite read the table of passages first, which has fewer matching rows and is sorted
-            // by id.
+            // `CROSS JOIN` makes SQLite read the passages first, which have fewer matching rows and are sorted by id.
             select.push(
                 "admittance_passages p CROSS JOIN admittance_decisions d ON d.id = p.id WHERE p.chain = ",
             );

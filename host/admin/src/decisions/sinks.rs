@@ -1,5 +1,4 @@
-//! Writes decisions to disk and servers without delaying requests. If a sink's queue is full, further decisions are
-//! dropped and counted.
+//! Writes decisions to disk and servers without delaying requests. Decisions for a full queue are dropped and counted.
 
 mod events;
 mod http;
@@ -41,8 +40,7 @@ const QUEUE_BYTES: usize = 32 << 20;
 
 const BATCH: usize = 500;
 
-/// The time for which decisions are put into the queues after the driver was stopped, so that its last decisions are
-/// written.
+/// The time for which decisions are put into queues after the driver was stopped, so that its last ones are written.
 const LAST_ARRIVALS: Duration = Duration::from_millis(200);
 
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -198,8 +196,7 @@ async fn run(
     );
 }
 
-/// Puts decisions into a sink's queue until the driver stops. Decisions that would let the queue exceed `bytes` bytes
-/// are dropped.
+/// Puts decisions into a sink's queue until the driver stops. Decisions for which it has no room are dropped.
 async fn read(
     mut decisions: DecisionStream,
     queue: mpsc::UnboundedSender<QueuedDecision>,
@@ -303,7 +300,6 @@ async fn write(
     }
 }
 
-/// Writes a batch of decisions. After a temporary error, waits and writes the batch again.
 async fn write_with_retries(
     sink: &mut dyn DecisionSink,
     batch: &[DecisionDetail],

@@ -1,5 +1,4 @@
-//! Serves the routes that change the live table. A change continues even if its client disconnects, and the log names
-//! its user.
+//! Serves the routes that change the live table. A change continues if its client disconnects; the log names its user.
 
 use std::fmt::Display;
 

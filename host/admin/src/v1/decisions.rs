@@ -28,8 +28,7 @@ use crate::{
     },
 };
 
-/// The interval at which a stream without events sends a comment, so that clients and proxies do not close the
-/// connection.
+/// The interval at which an idle stream sends a comment, so that clients and proxies do not close the connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// The interval at which a stream checks whether the driver stops and whether the client may still follow.

@@ -17,8 +17,7 @@ use crate::{
 /// The error statuses of `/v1/evaluate` and `/v1/applies`.
 const REFUSALS: &[u16] = &[404, 408, 413, 415, 422, 503];
 
-/// The maximum number of replies of `/v1/applies` at the same time. Each reply may evaluate all conditions with a large
-/// object.
+/// The maximum number of simultaneous replies of `/v1/applies`. Each may evaluate all conditions with a large object.
 pub(crate) const EXPLANATIONS: usize = 1;
 
 /// The name by which messages refer to the definitions if the request gives none.

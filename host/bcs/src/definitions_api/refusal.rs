@@ -12,8 +12,7 @@ pub(super) const BODY: &str = "body";
 /// The maximum number of mistakes in a reply. A body may have a million mistakes.
 const MAX_REPORTED: usize = 50;
 
-/// The reason why a request about a definition fails. `Display` writes the message of bcs-mesos-driver, with details
-/// added.
+/// The reason why a request about a definition fails. `Display` writes bcs-mesos-driver's message, with details added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error(transparent)]

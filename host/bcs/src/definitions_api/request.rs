@@ -25,8 +25,7 @@ impl DefinitionRequest {
     /// Parses a request about definitions of hooks. Returns `None` for requests about anything else.
     pub(crate) fn parse(head: &Parts) -> Option<Self> {
         let path = head.uri.path();
-        // Every route of definitions contains `admissionwebhook`, so a request without it needs no search for its
-        // route.
+        // Every route of definitions contains `admissionwebhook`, so the route of other requests is not looked up.
         if !path.contains(KIND) && !path.contains('%') {
             return None;
         }

@@ -171,8 +171,7 @@ fn the_object_of_a_request_is_identified_by_its_body() {
         "[".repeat(200),
         "]".repeat(200)
     );
-    // (case, body, expected result: `group/version/kind resource namespace name`, `nothing`, or the reason for the
-    // refusal)
+    // (case, body, expected `group/version/kind resource namespace name`, `nothing`, or the reason for the refusal)
     for (case, body, expected) in [
         ("application", application, "v4/application applications n a"),
         ("process", r#"{"apiVersion":"v4","kind":"process","metadata":{"name":"p","namespace":"n"}}"#, "v4/process processes n p"),

@@ -66,8 +66,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads one part of the state. Returns a watch for its next change, and adds to `due` the parts that must be read
-    /// next.
+    /// Reads a part of the state. Returns a watch for its next change; adds to `due` the parts that must be read next.
     async fn read(
         &mut self,
         node: &WatchedNode,

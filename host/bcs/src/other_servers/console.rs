@@ -68,8 +68,7 @@ pub(super) struct Consoles {
 }
 
 impl Consoles {
-    /// Creates the client of consoles. Its connections have the timeouts of the upstream and, if consoles use TLS, its
-    /// TLS settings.
+    /// Creates the client of consoles. Connections have the upstream's timeouts and, over TLS, its TLS settings.
     pub(super) fn new(config: ConsoleConfig, upstream: Upstream) -> Self {
         Self { config, upstream }
     }
@@ -82,8 +81,7 @@ impl Consoles {
         path_and_query: PathAndQuery,
         mut request: Request<Body>,
     ) -> Response<Body> {
-        // An IPv4 address may be written in the form of IPv6. It is converted, so that the allowed networks apply to
-        // it.
+        // An IPv4 address in the form of IPv6 is converted, so that the allowed networks apply to it.
         let host = host.to_canonical();
         let Some(server) = self.config.allows(host).then(|| self.server(host)).flatten() else {
             tracing::info!(%host, "a console was requested on a host that is not listed");

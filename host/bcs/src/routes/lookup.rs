@@ -34,7 +34,6 @@ impl Matched {
     }
 }
 
-/// A route whose template of the scheduler's path is parsed.
 #[derive(Debug)]
 struct Prepared {
     route: &'static Route,

@@ -45,8 +45,8 @@ pub enum OtherServer {
         path_and_query: PathAndQuery,
         body: NextBody,
     },
-    /// The kube-apiserver, for custom resources. As in bcs-mesos-driver, the namespace of a new resource is created if
-    /// it does not exist.
+    /// The kube-apiserver, for custom resources. As in bcs-mesos-driver, a missing namespace of a new resource is
+    /// created.
     CustomResources { path_and_query: PathAndQuery },
 }
 

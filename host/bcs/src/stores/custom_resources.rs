@@ -179,8 +179,7 @@ impl DefinitionStore for CustomResourceStore {
     }
 }
 
-/// Returns the version of a resource, which is greater than the versions of all earlier writes in the cluster; 0 if the
-/// resource has none.
+/// Returns the version of a resource, which grows with every write in the cluster; 0 if the resource has none.
 fn version_of(resource: &Resource) -> u64 {
     let version = resource.metadata("resourceVersion");
     version

@@ -10,8 +10,7 @@ use crate::definition_name::{DefinitionName, KIND};
 /// The `apiVersion` that BCS writes. When BCS reads a document, it ignores this field.
 const API_VERSION: &str = "v4";
 
-/// The operation and kind for which a definition is, in lower case. BCS allows only one definition for each
-/// combination.
+/// The operation and kind of a definition's hooks, in lower case. BCS allows only one definition for each combination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OperationAndKind {
     operation: String,
@@ -30,8 +29,7 @@ impl OperationAndKind {
         })
     }
 
-    /// Returns the operation and kind of the changed definition; `None` if it had the same ones before, or if it is
-    /// deleted.
+    /// Returns the operation and kind of the changed definition; `None` if they are as before, or if it is deleted.
     pub(crate) fn gained(change: &FileChange) -> Option<Self> {
         let after = Self::parse(change.after.as_deref()?)?;
         let before = change.before.as_deref().and_then(Self::parse);
@@ -45,8 +43,7 @@ fn field<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
     found.map(|(_, value)| value).filter(|value| !is_unset(value))
 }
 
-/// Sets `kind` and `apiVersion` in a document. If the document has no name or namespace, adds that of its node or
-/// resource.
+/// Sets `kind` and `apiVersion` in a document. A missing name or namespace is taken from the node or resource.
 pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName) -> Map<String, Value> {
     let mut whole = Map::new();
     // The two fields come first in the document, in this spelling.

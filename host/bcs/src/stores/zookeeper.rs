@@ -54,8 +54,8 @@ enum LastRead {
     None,
     Failed,
     Watched {
-        /// Becomes true when a node has changed since this read. If a later read replaces this one before, the sender
-        /// is dropped.
+        /// Becomes true when a node has changed since this read. When a later read replaces this one, the sender is
+        /// dropped.
         is_over: watch::Receiver<bool>,
         _task: AbortOnDropHandle<()>,
     },
@@ -122,8 +122,7 @@ impl ZooKeeperStore {
         let task = tokio::spawn(async move {
             nodes::first(watches).await;
             over.send_replace(true);
-            // The task keeps the sender until nobody receives, so that a receiver that is created later learns of the
-            // change too.
+            // The task keeps the sender while there are receivers, because a receiver may begin to wait later.
             over.closed().await;
         });
         LastRead::Watched {
@@ -369,15 +368,13 @@ impl DefinitionStore for ZooKeeperStore {
                             if over.is_ok() {
                                 return;
                             }
-                            // A later read has replaced this one, so the loop waits for changes of the nodes that it
-                            // has read.
+                            // A later read has replaced this one, so the loop waits for changes since that read.
                         }
                         _ = states.wait_for(|state| !state.is_connected()) => return,
                     }
                 }
                 None => {
-                    // An error is ignored: it means that the session's state no longer changes, and then the next read
-                    // fails.
+                    // This fails only if the session's state no longer changes. Then the next read fails too.
                     let _ = states.wait_for(|state| state.is_connected()).await;
                     if self.snapshot().await.is_ok() {
                         return;

@@ -154,7 +154,6 @@ fn fixed(number: f64) -> String {
 
 fn health_check(check: View<'_>) -> Value {
     let mut into = check.object();
-    // The default values are in seconds.
     for (key, default) in [
         ("delaySeconds", 10),
         ("intervalSeconds", 60),

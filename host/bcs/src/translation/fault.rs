@@ -50,8 +50,7 @@ pub(crate) enum Fault {
     },
     #[error("param host_ip must not be empty")]
     NoHost,
-    /// The host of a console is not an IP address. Host names are refused, because a name could lead to a host outside
-    /// the cluster.
+    /// The host of a console is not an IP address. A host name could lead to a host outside the cluster.
     #[error("param host_ip must be an IP address, and `{0}` is not one")]
     NoHostAddress(String),
     /// The request would watch custom resources, which is not supported.

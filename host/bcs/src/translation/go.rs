@@ -24,8 +24,7 @@ pub(crate) enum Type {
     Number,
     /// The Go type `map[string]string`.
     Texts,
-    /// A slice of Go. If its elements are objects, none of them may be `null`, because `null` in some lists crashes
-    /// bcs-mesos-driver.
+    /// A slice of Go. No object in it may be `null`, because `null` in some lists crashes bcs-mesos-driver.
     List(&'static Type),
     /// A struct of Go. Keys in JSON that none of its fields has are ignored.
     Struct(&'static [Field]),
@@ -46,8 +45,7 @@ pub(crate) enum Width {
 pub(crate) struct Field(pub(crate) &'static str, pub(crate) Type);
 
 impl Type {
-    /// Checks that Go's decoder would accept the value for this type. The keys of the value must be spelled as in the
-    /// type.
+    /// Checks that Go's decoder would accept the value for this type. The value's keys must be spelled as in the type.
     pub(crate) fn accept(&self, value: &Value) -> Result<(), String> {
         let mut found = Vec::new();
         self.check(value, "", &mut found);

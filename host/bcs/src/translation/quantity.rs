@@ -18,8 +18,7 @@ pub(super) fn parse(text: &str) -> Option<f64> {
     }
 }
 
-/// Removes the underscores from a number. Each must be between two digits, or between `0x` and a digit; if not, returns
-/// `None`.
+/// Removes underscores, each of which must be between two digits, or between `0x` and a digit; if not, returns `None`.
 fn without_underscores(text: &str) -> Option<String> {
     if !text.contains('_') {
         return Some(text.to_owned());

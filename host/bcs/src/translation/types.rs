@@ -8,7 +8,6 @@ use super::go::{
     Width::{Signed32, Signed64, Unsigned32, Unsigned64},
 };
 
-/// BCS's type `TypeMeta`, which every object contains.
 pub(crate) const TYPE_META: Type = Struct(&[Field("apiVersion", Text), Field("kind", Text)]);
 
 /// BCS's type `ReplicaController`, for applications and processes.
@@ -23,7 +22,6 @@ pub(crate) const REPLICA_CONTROLLER: Type = Struct(&[
     Field("constraint", CONSTRAINT),
 ]);
 
-/// BCS's type `BcsDeployment`.
 pub(crate) const DEPLOYMENT: Type = Struct(&[
     Field("apiVersion", Text),
     Field("kind", Text),
@@ -44,7 +42,6 @@ pub(crate) const DEPLOYMENT: Type = Struct(&[
     Field("constraint", CONSTRAINT),
 ]);
 
-/// BCS's type `BcsDaemonset`.
 pub(crate) const DAEMONSET: Type = Struct(&[
     Field("apiVersion", Text),
     Field("kind", Text),
@@ -194,8 +191,7 @@ const PROCESS: Type = Struct(&[
     Field("startGracePeriod", Integer(Signed64)),
 ]);
 
-/// BCS's type does not declare the keys of these fields in JSON, so they are spelled as in the documentation: in lower
-/// case.
+/// BCS's type declares no JSON keys for these fields, so they are spelled as in the documentation, in lower case.
 const URI: Type = Struct(&[
     Field("value", Text),
     Field("user", Text),

@@ -9,8 +9,7 @@ use super::{
 };
 use crate::routes::Kind;
 
-/// A part of the keys of labels and annotations whose values are lists of addresses. Spaces are removed from such
-/// values.
+/// A part of the keys of labels and annotations that contain lists of addresses, from which spaces are removed.
 const REQUESTED_ADDRESSES: &str = "io.tencent.bcs.netsvc.requestip.";
 
 /// The namespace that an application gets if it has none.
@@ -21,8 +20,7 @@ const DAEMONSET_SPEC: [&str; 3] = ["instance", "selector", "template"];
 /// The keys of a template's `spec` that are translated.
 const POD_SPEC: [&str; 4] = ["containers", "processes", "networkMode", "networkType"];
 
-/// Returns `RunAs`, the namespace of an object. If an application or process has no namespace, it is the default
-/// namespace.
+/// Returns `RunAs`, the namespace of an object. For an application or process without one, it is the default namespace.
 pub(super) fn run_as(kind: Kind, object: View<'_>) -> String {
     match (kind, object.at("metadata").at("namespace").text()) {
         (Kind::Application | Kind::Process, "") => DEFAULT_NAMESPACE.to_owned(),
@@ -84,8 +82,7 @@ pub(super) fn version(kind: Kind, object: View<'_>) -> Result<Map<String, Value>
             kind => kind.as_str(),
         },
     }));
-    // Of the other kinds, the scheduler gets the whole object besides the `Version`, so their unknown fields need no
-    // copy.
+    // Of other kinds, the scheduler gets the whole object too, so their unknown fields need no copy.
     if kind == Kind::Daemonset {
         keep_others(object.at("spec"), &DAEMONSET_SPEC, &mut version, &["raw_json"]);
         keep_others(pod, &POD_SPEC, &mut version, &["raw_json"]);

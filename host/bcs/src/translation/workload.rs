@@ -71,8 +71,7 @@ pub(super) fn address(kind: Kind, object: View<'_>) -> Address {
     }
 }
 
-/// Returns the scheduler's `DeploymentDef` for a deployment. A deployment without a template binds an existing
-/// application.
+/// Returns the scheduler's `DeploymentDef`. A deployment without a template binds an existing application.
 fn deployment(object: View<'_>) -> Result<Map<String, Value>, Fault> {
     let spec = object.at("spec");
     let mut into = members(json!({"metadata": object_metadata(Kind::Deployment, object.at("metadata"))}));

@@ -24,8 +24,7 @@ pub struct ChildList<T> {
 }
 
 pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
-    /// Reads the children with these names below `path`. Children that were deleted since they were listed are left
-    /// out.
+    /// Reads the children with these names below `path`. Children that were deleted in the meantime are left out.
     fn read(
         client: &Client,
         path: &str,
@@ -135,8 +134,7 @@ impl<T: Child> Followed<T> {
         }
     }
 
-    /// Returns a receiver of the list. The list is kept up to date until `self` is dropped, even if the receiver exists
-    /// longer.
+    /// Returns a receiver of the list. The list is kept up to date only until `self` is dropped.
     pub fn receiver(&self) -> watch::Receiver<Arc<ChildList<T>>> {
         self.list.clone()
     }

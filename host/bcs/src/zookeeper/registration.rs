@@ -100,8 +100,7 @@ impl Registered {
         self.state.clone()
     }
 
-    /// Removes the node. If there is no response within 2 s, returns; ZooKeeper then removes the node when the session
-    /// ends.
+    /// Removes the node. Without a response for 2 s, returns; ZooKeeper then removes the node when the session ends.
     pub async fn withdraw(&self) {
         self.stop.cancel();
         let mut states = self.state.clone();

@@ -6,8 +6,7 @@ use crate::zookeeper::check_path;
 
 const DEFAULT_PORT: u16 = 2181;
 
-/// The address of a server of an ensemble, written as `host`, `host:port` or `[2001:db8::1]:port`. The default port is
-/// 2181.
+/// A server of an ensemble, written as `host`, `host:port` or `[2001:db8::1]:port`. The default port is 2181.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Server {
     host: String,

@@ -19,8 +19,7 @@ use crate::zookeeper::{EnsembleConfig, Followed, Member, Registered, Registratio
 
 /// The pause before a retry if the error was not a lost connection.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The pause before a retry if the connection was lost. It is short, because the retry first waits for a new
-/// connection.
+/// The pause before a retry if the connection was lost. It is short: the retry first waits for a new connection.
 pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 /// The longest time that [`ZooKeeper::client`] waits for a session.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -57,8 +56,7 @@ pub enum SessionState {
     /// The session has lost its connection, or has ended.
     Lost {
         since: Instant,
-        /// The reason why the connection was lost. If an attempt to connect again has failed since, the reason of that
-        /// failure.
+        /// The reason why the connection was lost, or why a later attempt to connect again has failed.
         reason: String,
     },
 }
@@ -137,8 +135,7 @@ impl ZooKeeper {
         }
     }
 
-    /// Returns the access list for nodes that this program creates: it allows the configured user, or everyone if none
-    /// is configured.
+    /// Returns the access list for created nodes: it allows the configured user or, without a user, everyone.
     pub fn acls(&self) -> Acls<'static> {
         if self.shared.is_authenticated {
             Acls::creator_all()
@@ -162,8 +159,7 @@ impl ZooKeeper {
         Registered::keep(self.clone(), registration, true)
     }
 
-    /// Like [`register`](Self::register), but creates the node only when [`set_present`](Registered::set_present)
-    /// requests it.
+    /// Creates and keeps a node as [`register`](Self::register) does, once [`Registered::set_present`] requests it.
     pub fn register_later(&self, registration: Registration) -> Registered {
         Registered::keep(self.clone(), registration, false)
     }
@@ -193,8 +189,7 @@ impl ZooKeeper {
         }
     }
 
-    /// Waits until there is a session, and returns its client. Until then, reports why there is none whenever the
-    /// reason changes.
+    /// Waits for a session, and returns its client. Until then, reports why there is none whenever the reason changes.
     pub(super) async fn connected(&self, mut report: impl FnMut(ZooKeeperError)) -> Client {
         let mut connection = self.shared.connection.clone();
         loop {

@@ -26,15 +26,13 @@ pub struct NodeWatch {
 }
 
 impl NodeWatch {
-    /// Returns the names of a node's children, and a watch that fires when a child is created or deleted, or the node
-    /// is deleted.
+    /// Returns a node's child names, and a watch that fires when a child is created or deleted, or the node is deleted.
     pub async fn children(client: &Client, path: &str) -> Result<(Vec<String>, Self), Error> {
         let (client, path) = (client.clone(), path.to_owned());
         Self::send(async move { client.list_and_watch_children(&path).await }).await
     }
 
-    /// Returns the stat of a node, or `None` if the node does not exist, and a watch that fires when it is created,
-    /// changed or deleted.
+    /// Returns the stat of a node if it exists, and a watch that fires when the node is created, changed or deleted.
     pub async fn node(client: &Client, path: &str) -> Result<(Option<Stat>, Self), Error> {
         let (client, path) = (client.clone(), path.to_owned());
         Self::send(async move { client.check_and_watch_stat(&path).await }).await

@@ -10,8 +10,7 @@ use crate::documents::{
     soon, until, until_hook,
 };
 
-/// The definitions of one test, on a directory or server. The fixture can change them without a store, as another
-/// program would.
+/// The definitions of one test in a directory or server. The fixture can change them as another program would.
 pub(crate) trait StoreFixture: Sized {
     type Store: DefinitionStore;
 
@@ -70,7 +69,6 @@ macro_rules! each_rule_of_shared {
     };
 }
 
-/// Defines a test function for each of these names.
 macro_rules! tests {
     ($ground:ty: $($rule:ident)*) => {
         $(#[tokio::test]
@@ -307,8 +305,7 @@ pub(crate) async fn only_one_definition_for_an_operation_and_kind_is_created<G: 
         };
         let there = text(name);
         assert_holds(&one.read().await.unwrap(), &[(path, &there)]);
-        // While this definition exists, no definition for its operation and kind can be created, nor can another be
-        // changed to them.
+        // While this definition exists, no definition can be created for its operation and kind, or changed to them.
         let third = one.path_for(&id("n", "third")).unwrap();
         let taken = one.commit(&[creation(&third, &text("third"))]).await;
         assert!(matches!(taken, Err(StoreError::Conflict { .. })), "{taken:?}");

@@ -43,8 +43,7 @@ pub(crate) fn document(namespace: &str, name: &str, hook: &str) -> String {
     document_for(letters.map(usize::from).sum(), namespace, name, hook)
 }
 
-/// Returns the definition `name` with a single hook named `hook`. `subject` selects one of 14 combinations of operation
-/// and kind.
+/// Returns the definition `name` with one hook named `hook`. `subject` selects one of 14 operations and kinds.
 pub(crate) fn document_for(subject: usize, namespace: &str, name: &str, hook: &str) -> String {
     let (operation, kind) = (OPERATIONS[subject / 7 % 2], KINDS[subject % 7]);
     json!({
@@ -71,8 +70,7 @@ pub(crate) fn deletion(path: &Path, before: &str) -> FileChange {
     FileChange::new(path, Some(before.to_owned()), None)
 }
 
-/// Asserts that a store returned exactly the files with these paths and texts, and that each contains one valid
-/// definition.
+/// Asserts that a store returned exactly these paths and texts, and that each file contains one valid definition.
 pub(crate) fn assert_holds(files: &[DefinitionFile], expected: &[(&Path, &str)]) {
     let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     let mut expected: Vec<_> = expected
@@ -137,8 +135,7 @@ pub(crate) async fn until(
     .await
 }
 
-/// Reads the store after every change, until its only definition has this hook; if `hook` is `None`, until the store is
-/// empty.
+/// Reads the store after every change, until its only definition has this hook or, for `None`, until it is empty.
 pub(crate) async fn until_hook(store: &impl DefinitionStore, hook: Option<&str>) {
     let is_it = |read: &Result<Vec<DefinitionFile>, StoreError>| match (read, hook) {
         (Ok(files), Some(hook)) => files.len() == 1 && files[0].text.contains(&format!("\"{hook}\"")),

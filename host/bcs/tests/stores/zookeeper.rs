@@ -46,8 +46,7 @@ impl Nodes {
         soon("a session", Client::connect(&self.address)).await.unwrap()
     }
 
-    /// Writes data to the node at the path `below` under the root. Creates the node if it is missing, and returns its
-    /// whole path.
+    /// Writes data to a node at the path `below` under the root, or creates it. Returns its whole path.
     async fn write(&self, below: &str, data: &[u8]) -> String {
         let (client, path) = (self.client().await, format!("{}/{below}", self.root));
         let (parent, _) = path.rsplit_once('/').unwrap();
@@ -199,8 +198,7 @@ async fn nodes_with_unusual_content_are_read() {
     store.commit(&[deletion(&c, texts[1])]).await.unwrap();
     until_hook(&store, Some("first")).await;
 
-    // A definition without a name gets the name of its node. If a node does not contain JSON, its text is read
-    // unchanged.
+    // A definition without a name gets the name of its node. The text of a node that is not JSON is read unchanged.
     store.commit(&[deletion(&path, &text)]).await.unwrap();
     let nameless = text.replace(r#""metadata":{"name":"a","namespace":"n"},"#, "");
     assert_ne!(nameless, text);

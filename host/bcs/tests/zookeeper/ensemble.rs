@@ -315,8 +315,7 @@ pub(crate) fn sessions(address: &str) -> Vec<i64> {
         .collect()
 }
 
-/// Returns the role of the server at this address: `standalone`, `leader` or `follower`. Returns `None` while it is not
-/// ready.
+/// Returns the role of the server: `standalone`, `leader` or `follower`; `None` while the server is not ready.
 fn mode(address: &str) -> Option<String> {
     let text = ask(address, "srvr")?;
     let mode = text.lines().find_map(|line| line.strip_prefix("Mode: "));

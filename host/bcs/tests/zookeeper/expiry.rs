@@ -36,8 +36,7 @@ pub(crate) fn expire(address: &str, session: i64) {
     assert!(!rest.is_empty(), "the session {session:#x} was not closed");
 }
 
-/// Returns the password of a session: the first 16 bytes of Java's `Random`, with a seed that ZooKeeper makes from the
-/// session's number.
+/// Returns a session's password: 16 bytes of Java's `Random`, with a seed that ZooKeeper makes from the number.
 fn password(session: i64) -> [u8; 16] {
     const MULTIPLIER: u64 = 0x5_DEEC_E66D;
     const MASK: u64 = (1 << 48) - 1;

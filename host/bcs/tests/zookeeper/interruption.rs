@@ -70,8 +70,7 @@ impl Drop for Interruption {
     }
 }
 
-/// Relays frames between a client and a server, until either connection ends or they have to break. Then closes both
-/// connections.
+/// Relays frames between client and server until a connection ends or has to break. Then closes both connections.
 async fn relay(client: TcpStream, server: TcpStream, moment: Moment, was: Arc<AtomicBool>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();

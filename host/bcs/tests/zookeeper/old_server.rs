@@ -10,8 +10,7 @@ use tokio::{
 
 use crate::frames::{number, read, write};
 
-/// The numbers of the operations that ZooKeeper 3.4 has in `ZooDefs.OpCode`, from `create` to `createSession` and
-/// `closeSession`.
+/// The operations of ZooKeeper 3.4 in `ZooDefs.OpCode`, from `create` to `createSession` and `closeSession`.
 const KNOWN: [i32; 17] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 100, 101, -10, -11];
 
 /// A proxy that closes the connection when a client uses an operation that ZooKeeper 3.4 lacks, as a server of that

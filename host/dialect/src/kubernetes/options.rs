@@ -15,8 +15,7 @@ enum Form {
     Numbers,
 }
 
-/// The requests that open a connection. Each row: the resource, the subresource, the kind of the options, and their
-/// fields.
+/// The requests that open a connection: resource, subresource, kind of the options, and fields of the options.
 const CONNECT: [(&str, &str, &str, &[(&str, Form)]); 6] = [
     ("pods", "exec", "PodExecOptions", &STREAMS_AND_COMMAND),
     ("pods", "attach", "PodAttachOptions", &STREAMS),

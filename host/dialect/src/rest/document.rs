@@ -64,8 +64,7 @@ impl Matched {
         }
     }
 
-    /// Returns the text of the object in a body. Returns `None` if the body has no object and the route does not
-    /// require one.
+    /// Returns the text of the object in a body; `None` if there is no object and the route does not require one.
     pub(super) fn part<'t>(&self, text: &'t str) -> Result<Option<&'t str>, Rejection> {
         let route = &self.route.route;
         match route.object.locate(text).and_then(|place| text.get(place)) {
@@ -138,8 +137,8 @@ impl Matched {
         Ok(None)
     }
 
-    /// Returns the string at a pointer into the body. If the body is the object, common fields are taken from the
-    /// object's parsed head.
+    /// Returns the string at a pointer into the body. If the body is the object, its parsed head is used where
+    /// possible.
     fn text_at(
         &self,
         body: &str,
@@ -158,8 +157,7 @@ impl Matched {
     }
 }
 
-/// Returns the value of a query parameter. Repeated values, semicolons and invalid escapes are refused, because servers
-/// read them differently.
+/// Returns the value of a query parameter. What servers read differently is refused, such as repeated values.
 fn from_query(query: &str, name: &str) -> Result<Option<String>, Rejection> {
     let broken_escape = query.split('%').skip(1).any(|rest| {
         !rest

@@ -50,8 +50,7 @@ impl Matched {
         Arc::ptr_eq(&self.route, &other.route) && self.parameters == other.parameters
     }
 
-    /// Converts the values of the parameters to lower case, to compare them as a server does that ignores the case of
-    /// paths.
+    /// Converts the parameters' values to lower case, to compare them as a server does that ignores the case of paths.
     fn in_one_case(&self) -> Self {
         let parameters = self.parameters.iter();
         Self {
@@ -64,8 +63,7 @@ impl Matched {
 }
 
 impl Rest {
-    /// Returns the first route that matches the method and `path`, which is one of the possible decodings of the
-    /// request's path.
+    /// Returns the first route that matches the method and `path`, one of the possible decodings of a request's path.
     fn find(&self, method: &Method, path: &str) -> Option<Matched> {
         self.routes
             .iter()
@@ -73,8 +71,7 @@ impl Rest {
             .find_map(|route| Matched::new(route, &route.template, path, path::parameter))
     }
 
-    /// Returns whether a server that ignores case could match this path to another route than `first`, or to other
-    /// parameters.
+    /// Returns whether a server that ignores case could read this path as another route or parameters than `first`.
     fn is_other(&self, first: Option<&Matched>, method: &Method, path: &str) -> bool {
         let find = |template: fn(&PreparedRoute) -> &Router<()>, path: &str| {
             self.routes
@@ -157,8 +154,8 @@ impl Rest {
                 RejectionKind::Unmatched,
                 "no route matches this method and path, and unmatched writes are refused",
             )),
-            // A server may treat an unknown method like any other, so the request is refused if its path could belong
-            // to a route.
+            // A server may treat an unknown method like any other, so it is refused if the path could belong to a
+            // route.
             Unmatched::Pass if !is_known(&head.method) && self.may_be_routed(head.uri.path()) => {
                 Class::Refuse(ambiguous("its method is unknown"))
             }

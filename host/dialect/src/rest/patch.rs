@@ -91,16 +91,14 @@ impl Matched {
         let stored = self.stored(head)?;
         let result = patch.apply(&self.body_of(&stored)?).map_err(refused)?;
         let text = result.text();
-        // If a key of the result had another spelling, a server that ignores case could read another object than the
-        // chains.
+        // If a key of the result had another spelling, a server that ignores case could read another object.
         let is_plain = Object::parse_unique(text).is_ok() && *self.canonical(text)? == *text;
         if !is_plain {
             return Err(ambiguous(
                 "the result of the patch has a key twice, or not in the spelling of the API",
             ));
         }
-        // The stored object was fetched by the name and namespace in the path and query. If the patch changes them, it
-        // is refused.
+        // The stored object was fetched by the name and namespace in path and query, which the patch must not change.
         if self.stored_uri(head, text)? != self.stored_uri(head, "")? {
             return Err(ambiguous("the patch names another object than the request"));
         }

@@ -61,8 +61,7 @@ pub struct Route {
     pub object: Pointer,
     /// Whether a body without an object is forwarded; if false, it is refused. Default: false.
     pub optional: bool,
-    /// The fields of the object that no stage may change. Default: the fields from which name, namespace and kind are
-    /// read.
+    /// The fields of the object that no stage may change. Default: those from which name, namespace and kind are read.
     pub identity: Option<Vec<Pointer>>,
     /// The correct spelling of keys of the body that none of the route's pointers contains. The body is rewritten to
     /// this spelling, because servers written in Go ignore the case of keys. Keys in the route's pointers are always
@@ -70,8 +69,7 @@ pub struct Route {
     pub spellings: Vec<Pattern>,
     /// Whether the route's requests are dry runs, whose result the control plane does not store.
     pub dry_run: bool,
-    /// The query that fetches the stored object; `None` if it is not fetched. With it, stages see the old object and
-    /// the result of a PATCH.
+    /// The query that fetches the stored object, if stages need it: they then see the old object and a PATCH's result.
     pub get: Option<StoredRoute>,
     /// Whether stages see the body of a PATCH, although it contains only a part of the object. A route with PATCH and
     /// the operation CREATE or UPDATE needs either `partial` or `get`.

@@ -87,8 +87,7 @@ pub(super) fn mistakes(route: &Route) -> Vec<(&'static str, RouteProblem)> {
 }
 
 impl Matched {
-    /// Returns the query for the stored object. Returns `None` if the route does not fetch it, or if the request does
-    /// not change an object.
+    /// Returns the query for the stored object; `None` if the route does not fetch it, or the body has no object.
     pub(super) fn stored_query(&self, head: &Parts, body: &Bytes) -> Result<Option<StoredQuery>, Rejection> {
         let Some(get) = &self.route.route.get else {
             return Ok(None);

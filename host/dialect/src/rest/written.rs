@@ -40,8 +40,7 @@ impl PreparedRoute {
         written.body(body.unwrap_or_default()).ok()
     }
 
-    /// Returns the value that a path parameter has for this request; `None` if neither its name nor its namespace is
-    /// read from the parameter.
+    /// Returns the value of a path parameter for this request; `None` if it is neither the name nor the namespace.
     fn value<'r>(&self, parameter: &str, request: &'r Request) -> Option<&'r str> {
         let has = |sources: &[ValueSource]| {
             let mut sources = sources.iter();

@@ -8,8 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::json_reply;
 
-/// Writes a `Status` as the reply to a caller that sent no valid review. kube-apiserver shows the message to its
-/// client.
+/// Writes a `Status` as the reply to a caller that sent no valid review. kube-apiserver passes the message on.
 pub fn status_reply(status: StatusCode, message: &str) -> http::Response<Bytes> {
     let reason = match status {
         StatusCode::BAD_REQUEST => "BadRequest",
@@ -28,8 +27,7 @@ pub fn status_reply(status: StatusCode, message: &str) -> http::Response<Bytes> 
     status_with_reason(status, reason, message)
 }
 
-/// Writes a `Status` like [`status_reply`], but with `reason` instead of the reason that usually belongs to the HTTP
-/// status.
+/// Writes a `Status` like [`status_reply`], but with `reason` instead of the usual reason for the HTTP status.
 pub fn status_with_reason(status: StatusCode, reason: &str, message: &str) -> http::Response<Bytes> {
     reply(RefusalStatus::new(status.as_u16(), reason, message.to_owned()))
 }

@@ -20,8 +20,7 @@ const TOTAL_RATE: EventRate = EventRate {
     burst: 100.0,
     interval: Duration::from_millis(200),
 };
-/// The rate limit of Events about one object. It is low because a workload, for example, may create a denied Pod again
-/// and again.
+/// The rate limit of Events about one object. A workload, for example, may create a denied Pod again and again.
 const OBJECT_RATE: EventRate = EventRate {
     burst: 5.0,
     interval: Duration::from_secs(60),
@@ -126,8 +125,7 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
     } else {
         format!("{} {}", object.kind, object.name)
     };
-    // The message may quote the content of a Secret. As more people may read Events than Secrets, the message is left
-    // out.
+    // The message may quote a Secret's content, which fewer people may read than Events, so it is left out.
     let why = record.message.filter(|_| !is_secret).unwrap_or_else(|| {
         let denied = record.stages.iter().find(|stage| stage.result == "deny");
         denied.map_or_else(String::new, |stage| {

@@ -79,8 +79,7 @@ impl DecisionSink for HttpSink {
         if let Some(token) = self.token().await? {
             request = request.header(AUTHORIZATION, token);
         }
-        // The client follows no redirects: neither decisions nor the token may be sent to a server that is not
-        // configured.
+        // No redirects are followed: neither decisions nor the token may be sent to a server that is not configured.
         let sent = self.client.send(request).await;
         let response = sent.map_err(|error| SinkError::Unreachable {
             url: url.to_string(),
@@ -96,7 +95,6 @@ impl DecisionSink for HttpSink {
     }
 }
 
-/// Returns whether the server is on this machine.
 fn is_local(config: &HttpConfig) -> bool {
     match config.url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),

@@ -94,8 +94,7 @@ impl LogFile {
     }
 }
 
-/// Appends lines to the file at this path, or none of them at an error. The file that is `open` is used only if it is
-/// at this path.
+/// Appends all or none of the lines to the file at this path. The file `open` is used only if it is at this path.
 fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
     let mut file = match open.filter(|file| is_at(path, file)) {
         Some(file) => file,

@@ -52,8 +52,7 @@ fn every_route_of_the_table_is_found_and_its_target_is_valid() {
 /// In each row, the request has no body, or its body is forwarded unchanged.
 #[test]
 fn the_head_of_a_request_without_a_body_determines_how_it_is_forwarded() {
-    // (source of the expectation, method, path below `/mesosdriver/v4`, expected method and target of the request to the
-    // scheduler)
+    // (source of the expectation, method, path below `/mesosdriver/v4`, expected request to the scheduler)
     for (source, method, path, expected) in [
         ("1.3 applications", "DELETE", "/namespaces/n/applications/a?enforce=1", "DELETE /v1/apps/n/a?enforce=1&kind=application"),
         ("1.3 applications, nothing asked", "DELETE", "/namespaces/n/applications/a", "DELETE /v1/apps/n/a?enforce=&kind=application"),
@@ -131,11 +130,10 @@ fn the_head_of_a_request_without_a_body_determines_how_it_is_forwarded() {
         ("1.3 not present: GET of deployments", "GET", "/namespaces/n/deployments", "405 405: Method Not Allowed POST, PUT"),
         ("1.3 not present", "POST", "/agentsettings/update", "404 404: Page Not Found"),
         ("1.3 not present", "GET", "/", "404 404: Page Not Found"),
-        // The next two rows: these applications are named `rollback`, although PUT has a route with this segment in
-        // that place.
+        // The next two rows: an application may be named `rollback`, although PUT has a route with this segment.
         ("go-restful chooses among the routes of the method", "DELETE", "/namespaces/n/applications/rollback", "DELETE /v1/apps/n/rollback?enforce=&kind=application"),
         ("go-restful chooses among the routes of the method", "GET", "/namespaces/n/applications/rollback", "GET /v1/apps/n/rollback?kind=application"),
-        // The next three rows: the value of a parameter neither leads to another route of the scheduler nor adds to its
+        // The next three rows: a parameter's value leads to no other route of the scheduler, and does not add to its
         // query.
         ("here alone", "GET", "/namespaces/n%3F/applications/a%20b%25", "GET /v1/apps/n%3F/a%20b%25?kind=application"),
         ("here alone", "GET", "/namespaces/n/applications/ä", "GET /v1/apps/n/%C3%A4?kind=application"),

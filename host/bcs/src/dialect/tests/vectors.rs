@@ -133,8 +133,7 @@ fn a_body_of_a_million_mistakes_gets_a_short_reply() {
 #[rustfmt::skip]
 fn replies_of_the_scheduler_are_passed_on_with_status_200() {
     let refused = |message: &str| format!(r#"{{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!{message}","data":{{}}}}"#);
-    // (source of the expectation, the scheduler's status, the scheduler's body, expected reply to the client, whose status is
-    // 200)
+    // (source of the expectation, scheduler's status, scheduler's body, expected reply to the client with status 200)
     for (source, status, body, expected) in [
         ("2.2 created", 200, r#"{"result":true,"code":0,"message":"success","data":null}"#, None),
         ("6 create twice", 200, r#"{"result":false,"code":1405201,"message":"(bcs-scheduler):admission already exist","data":null}"#, None),
@@ -230,8 +229,7 @@ fn hooks_run_for_the_same_requests_as_in_bcs_mesos_driver() {
         };
         assert_eq!(got, expected, "{source}");
     }
-    // Hooks are called only for objects with a kind. This request scales an application and has no body, so none are
-    // called.
+    // Hooks are called only for objects with a kind, so none are called for this request, which has no body.
     let head = head("PUT", &format!("{PREFIX}/namespaces/n/applications/a/scale/3"), &[CLUSTER]);
     assert!(matches!(scheduler().read(&head, &Inspection::new(Operation::Update), &Bytes::new()), Ok(Reading::Nothing)));
 }

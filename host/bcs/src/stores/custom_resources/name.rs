@@ -43,8 +43,7 @@ pub(super) fn resource_name(definition: &DefinitionName, namespace: &str) -> Str
     name
 }
 
-/// Returns whether a name ends like a derived name. Such a name could be equal to the name that is derived from another
-/// definition.
+/// Returns whether a name ends like a derived name, and so could be equal to the name derived for another definition.
 fn is_derived(name: &str) -> bool {
     let end = name.rsplit('-').next().unwrap_or_default();
     end.len() == DIGEST * 2 && end.bytes().all(|byte| byte.is_ascii_hexdigit())

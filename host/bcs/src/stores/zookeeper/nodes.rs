@@ -24,14 +24,12 @@ pub(super) struct Node {
     pub(super) data: Vec<u8>,
 }
 
-/// All nodes of a store at one moment, and watches that fire when a node is changed, created or deleted, or when the
-/// session ends.
+/// All nodes of a store at one moment, and watches that fire when a node changes or when the session ends.
 pub(super) struct Snapshot {
     pub(super) nodes: Vec<Node>,
     pub(super) watches: Watches,
 }
 
-/// The watches of a snapshot's nodes. A watch completes when its node changes.
 pub(super) type Watches = FuturesUnordered<Change>;
 
 type Change = Shared<BoxFuture<'static, ()>>;
@@ -43,8 +41,7 @@ enum Watched {
     Data(String),
 }
 
-/// Reads the nodes below a root. The watches are kept for the next read, because a server of ZooKeeper 3.4 cannot
-/// remove a watch.
+/// Reads the nodes below a root. Watches are kept for the next read, because ZooKeeper 3.4 cannot remove a watch.
 #[derive(Debug, Default)]
 pub(super) struct Reader(Mutex<SessionWatches>);
 
@@ -91,8 +88,7 @@ impl Reader {
     }
 }
 
-/// Reads all nodes below this root one after another, without watching them. A change during the read may be included
-/// or not.
+/// Reads all nodes below this root one after another, without watching them. Concurrent changes may be missed.
 pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<Node>, ZooKeeperError> {
     let mut nodes = Vec::new();
     for namespace in names(client, root).await? {
@@ -153,8 +149,7 @@ impl Attempt<'_> {
             }
             Err(error) => return Err(error).at("reading the children of", root),
         };
-        // All requests are sent before the first response is awaited, to save time. The responses arrive in the same
-        // order.
+        // All requests are sent before the first response is awaited, to save time. Responses arrive in the same order.
         let lists = namespaces.into_iter().map(|namespace| {
             let path = format!("{root}/{namespace}");
             let is_kept = self.is_kept(&Watched::Children(path.clone()));

@@ -57,8 +57,7 @@ async fn connect(config: &EnsembleConfig) -> Result<Client, Error> {
         .with_session_timeout(config.session_timeout)
         // After a client has tried each server once, it gives up, because `keep` retries.
         .with_fail_eagerly()
-        // The client takes the servers for this version, so it creates nodes by the operation that all versions of
-        // ZooKeeper have.
+        // For this version, the client creates nodes with the operation that all versions of ZooKeeper have.
         .with_server_version(3, 4, 0);
     if let Some(digest) = &config.digest {
         connector = connector.with_auth("digest", &digest.credentials());

@@ -354,8 +354,7 @@ fn the_stored_object_is_fetched_from_its_path() {
             r#"{"ns":"x"}"#,
             "/get/q/a",
         ),
-        // The namespace in a patch is ignored here: the stored object is fetched by the namespace that the request had
-        // without its body.
+        // The namespace in the patch does not change from where the stored object is fetched.
         (
             get("/get/{namespace}/{name}"),
             "PATCH",
@@ -394,8 +393,7 @@ fn the_stored_object_is_fetched_from_its_path() {
         };
         assert_eq!(got, expected, "{method} {uri}");
     }
-    // The patch changes the namespace: the chains would see a patch of one object, but the upstream would apply it to
-    // another.
+    // The patch changes the namespace: the chains would see one object, and the upstream would patch another.
     let dialect = dialect(get("/get/{namespace}/{name}"));
     let moved = read(&dialect, MERGE, STORED, r#"{"ns":"x"}"#).map(|_| ());
     assert_eq!(
