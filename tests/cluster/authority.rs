@@ -8,11 +8,11 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 
-/// The certificates and keys of the cluster, as PEM.
+/// The certificates and keys that the API server and its clients need, each as PEM.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     pub(crate) authority: String,
-    /// The API server's certificate, for loopback addresses.
+    /// The certificate with which the API server listens, for loopback addresses.
     pub(crate) certificate: String,
     pub(crate) key: String,
     /// The client certificate that the API server presents to webhook servers.
@@ -45,7 +45,7 @@ impl Credentials {
         params.subject_alt_names = vec![
             SanType::IpAddress(Ipv4Addr::LOCALHOST.into()),
             SanType::DnsName("localhost".try_into()?),
-            // Gateways expect this name in an API server's certificate.
+            // A gateway that connects to an API server expects the name `kubernetes` in its certificate.
             SanType::DnsName("kubernetes".try_into()?),
         ];
         let certificate = params.signed_by(&key, &issuer)?.pem();

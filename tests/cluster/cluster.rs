@@ -21,14 +21,14 @@ use crate::{
     rest::Rest,
 };
 
-/// Users of the API server, each with a static token.
+/// A user of the API server, who authenticates with a static token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
-    /// A user who may do everything.
+    /// A user who has all rights in the cluster.
     Admin,
-    /// A user with the permissions that a scenario grants.
+    /// A user who has only the rights that a scenario grants.
     Alice,
-    /// The account of the webhook server.
+    /// The account with which Admittance reads from the API server.
     Admittance,
 }
 
@@ -52,7 +52,7 @@ impl User {
         }
     }
 
-    /// Returns the user's token. It is not secret, because no other program can connect to the server.
+    /// Returns the user's token. It need not be secret, because no other program can connect to the API server.
     fn token(self) -> String {
         format!("token-of-{}", self.name())
     }
@@ -60,7 +60,7 @@ impl User {
 
 /// The running API server. All processes are stopped and all files removed when it is dropped.
 pub(crate) struct Cluster {
-    /// Fields are dropped in order: the API server, then etcd, then their files.
+    /// The fields are dropped in this order: first the API server stops, then etcd, and then their files are removed.
     api_server: Mutex<Process>,
     _etcd: Process,
     directory: TempDir,
@@ -68,9 +68,9 @@ pub(crate) struct Cluster {
     store: SocketAddr,
     authority: String,
     namespaces: AtomicUsize,
-    /// The time for which scenarios keep their watches open.
+    /// How long scenarios keep watches open.
     pub(crate) longest_watch: Duration,
-    /// The number of chain changes that scenarios make while replicas are running.
+    /// How often a scenario changes a chain while replicas serve it.
     pub(crate) changes: u32,
     pub(crate) outage: Duration,
 }
@@ -85,8 +85,8 @@ impl fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// Starts etcd and an API server, and waits until it is ready. Must be called on the main thread, because the
-    /// kernel kills the processes when the thread that started them ends.
+    /// Starts etcd and an API server, and waits until the API server is ready. Must be called on the main thread: the
+    /// kernel kills both processes when the thread that started them ends.
     pub(crate) async fn start(
         longest_watch: Duration,
         changes: u32,
@@ -143,7 +143,7 @@ impl Cluster {
         Kubectl::new(self.directory.path(), &self.kubeconfig(user))
     }
 
-    /// Returns a client of the API that authenticates as the administrator.
+    /// Returns an HTTP client for the API server that authenticates as the administrator.
     pub(crate) fn rest(&self) -> Result<Rest, Error> {
         let client = Client::trusting(Trust {
             authorities: &self.authority,
@@ -164,8 +164,7 @@ impl Cluster {
         Kubectl::new(self.directory.path(), kubeconfig)
     }
 
-    /// Returns the PEM file of the authority that signed the client certificate of the API server. The API server
-    /// presents this certificate to webhook servers.
+    /// Returns the file with the CA of the client certificate that the API server presents to webhook servers, as PEM.
     pub(crate) fn authority_file(&self) -> PathBuf {
         self.directory.path().join(AUTHORITY)
     }
@@ -186,7 +185,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Returns a number that no earlier call returned, for unique names.
+    /// Returns a number that no earlier call has returned. Scenarios use it in names.
     pub(crate) fn number(&self) -> usize {
         self.namespaces.fetch_add(1, Ordering::Relaxed)
     }
@@ -226,14 +225,15 @@ async fn start_etcd(
         "etcd",
         &Artifacts::kubernetes("etcd")?,
         [
-            // The port is part of the name, so that a second attempt on another port starts with an empty store.
+            // If the start is repeated on another port, etcd gets an empty directory, because the port is part of the
+            // name.
             format!("--data-dir=etcd-{}", clients.port()),
             format!("--listen-client-urls={clients_url}"),
             format!("--advertise-client-urls={clients_url}"),
             format!("--listen-peer-urls={peers_url}"),
             format!("--initial-advertise-peer-urls={peers_url}"),
             format!("--initial-cluster=default={peers_url}"),
-            // Data need not survive a crash, and writes are faster without fsync.
+            // The data of a test need not survive a crash, and without fsync, etcd writes faster.
             "--unsafe-no-fsync".to_owned(),
             "--logger=zap".to_owned(),
         ],
@@ -262,7 +262,8 @@ async fn start_api_server(
             format!("--bind-address={}", address.ip()),
             format!("--secure-port={}", address.port()),
             format!("--advertise-address={}", address.ip()),
-            // The API server must not publish its own loopback address, because Kubernetes rejects it as an endpoint.
+            // Without this flag, the API server would publish its loopback address as an endpoint, which Kubernetes
+            // rejects.
             "--endpoint-reconciler-type=none".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
             format!("--tls-cert-file={SERVER_CERTIFICATE}"),
@@ -272,8 +273,8 @@ async fn start_api_server(
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-signing-key-file={ACCOUNTS_KEY}"),
             format!("--service-account-key-file={ACCOUNTS_PUBLIC_KEY}"),
-            // This admission plugin would wait for the service account `default`, which nothing creates, because no
-            // controllers run.
+            // This admission plugin waits for the service account `default`, which a controller would create. No
+            // controllers run here.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             format!("--admission-control-config-file={ADMISSION}"),
             format!("--audit-policy-file={AUDIT_POLICY}"),
@@ -328,7 +329,7 @@ fn write_settings(directory: &Path, credentials: &Credentials) -> Result<(), Err
             {"name": "ValidatingAdmissionWebhook", "configuration": hooks},
         ],
     });
-    // Each "user" in this file is a webhook server; `*` matches all of them.
+    // The name of a "user" in this file is the host of a webhook server, and `*` matches every host.
     let caller = json!({
         "apiVersion": "v1",
         "kind": "Config",

@@ -20,11 +20,11 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, images, pod, sidecar, validating},
 };
 
-/// The number of measured creations.
+/// The number of creations whose duration is measured.
 const TIMED: usize = 300;
-/// The number of creations before the measurement.
+/// The number of creations before the measured ones.
 const WARM_UP: usize = 50;
-/// The number of objects that are created concurrently.
+/// How many clients create objects at the same time.
 const AT_ONCE: usize = 8;
 
 /// All figures, which are printed at the end.
@@ -38,12 +38,12 @@ pub(crate) struct Figures {
 #[derive(Debug)]
 pub(crate) struct Row {
     what: &'static str,
-    /// The sorted durations of sequential creations.
+    /// The durations of creations that one client made one after another, sorted.
     alone: Vec<Duration>,
     rate: f64,
 }
 
-/// Creates Pods in dry runs, which do everything except writing to etcd.
+/// Measures creations of Pods. They are dry runs, which do everything except write to etcd.
 pub(crate) async fn measure(cluster: Arc<Cluster>) -> Figures {
     let rules = || core(&["CREATE"], &["pods"]);
     let chains = [
@@ -75,7 +75,7 @@ pub(crate) async fn measure(cluster: Arc<Cluster>) -> Figures {
 }
 
 impl Row {
-    /// Measures creations by POST to `path`, a collection of Pods.
+    /// Measures creations of Pods by POST to `path`. `what` is the description of the row.
     pub(crate) async fn measure(what: &'static str, rest: &Rest, path: &str) -> Self {
         let path = format!("{path}?dryRun=All");
         let pod = pod("web", GOOD_IMAGE);

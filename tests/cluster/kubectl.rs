@@ -27,16 +27,16 @@ pub(crate) struct KubectlOutput {
     /// Whether kubectl exited with 0.
     pub(crate) succeeded: bool,
     pub(crate) stdout: String,
-    /// Error messages and warnings of the API server.
+    /// What kubectl printed to standard error: its error messages, and warnings of the API server.
     pub(crate) stderr: String,
 }
 
 impl KubectlOutput {
-    /// Returns the output as JSON.
+    /// Returns kubectl's output as JSON.
     ///
     /// # Panics
     ///
-    /// Panics if kubectl failed, or the output is not JSON.
+    /// Panics if kubectl failed, or its output is not JSON.
     pub(crate) fn json(&self) -> Value {
         assert!(self.succeeded, "kubectl failed: {}", self.stderr);
         match serde_json::from_str(&self.stdout) {
@@ -77,7 +77,7 @@ impl KubectlOutput {
     }
 }
 
-/// A kubectl process that runs until it is dropped.
+/// A running kubectl process, which is killed when this is dropped.
 pub(crate) struct Running {
     child: Child,
     lines: Option<Lines<BufReader<ChildStdout>>>,
@@ -130,7 +130,7 @@ impl Kubectl {
     /// Returns a kubectl command whose input and output are pipes. Dropping the process kills it.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        // kubectl must not use the developer's kubeconfig or a proxy.
+        // kubectl must use neither the kubeconfig nor the proxy of the user who runs the test.
         command.env_clear();
         if let Some(path) = env::var_os("PATH") {
             command.env("PATH", path);
@@ -146,7 +146,7 @@ impl Kubectl {
         command
     }
 
-    /// Starts a kubectl command that does not end by itself, such as a watch.
+    /// Starts a kubectl command that runs until it is killed, such as a watch.
     pub(crate) fn start(&self, arguments: &[&str]) -> Result<Running, Error> {
         let what = format!("kubectl {}", arguments.join(" "));
         let mut child = self.command(arguments).spawn().map_err(Error::io(what))?;
@@ -154,12 +154,12 @@ impl Kubectl {
         Ok(Running { child, lines })
     }
 
-    /// Runs kubectl with `input` on its standard input, for `-f -`.
+    /// Runs kubectl with these arguments. `input` is its standard input, from which `-f -` reads.
     pub(crate) async fn run_with(&self, arguments: &[&str], input: &str) -> Result<KubectlOutput, Error> {
         let error = || Error::io(format!("kubectl {}", arguments.join(" ")));
         let mut child = self.command(arguments).spawn().map_err(error())?;
         if let Some(mut stdin) = child.stdin.take() {
-            // kubectl may exit without reading all input, and then reports why.
+            // A write error means that kubectl has exited early. Its output says why.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         let output = match timeout(NEVER, child.wait_with_output()).await {

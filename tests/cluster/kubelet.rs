@@ -46,7 +46,7 @@ impl Kubelet {
                 let acceptor = acceptor.clone();
                 connections.spawn(async move {
                     if let Ok(stream) = acceptor.accept(stream).await {
-                        // A failed answer means that the API server has closed the connection.
+                        // The answer fails if the API server has closed the connection, which is fine.
                         let _ = answer(stream).await;
                     }
                 });
@@ -98,9 +98,9 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Res
 }
 
 enum Frame {
-    /// kubectl opens the stream with this ID.
+    /// kubectl opens a stream, which gets this ID.
     Opened(u32),
-    /// Data for a stream; `true` marks the last frame of the stream.
+    /// Data that kubectl sends: the ID of the stream, the data, and whether the stream ends with it.
     Data(u32, Vec<u8>, bool),
     Other,
 }
@@ -124,15 +124,17 @@ async fn read(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Frame> {
     })
 }
 
-/// Accepts a stream with no headers. The headers of all streams of a connection form one zlib stream, which uses SPDY's
-/// dictionary and whose zlib header precedes the first block. The blocks are stored uncompressed.
+/// Accepts a stream of kubectl with a reply that has no headers. In SPDY, the headers of all replies of a connection
+/// form one zlib stream with a preset dictionary. Its zlib header is sent with the first reply. This function does not
+/// compress the data.
 async fn accept(stream: &mut (impl AsyncWrite + Unpin), number: u32, is_first: bool) -> std::io::Result<()> {
     let begin: &[u8] = if is_first {
         b"\x78\xbb\xe3\xc6\xa7\xc2"
     } else {
         b""
     };
-    // The bytes are a header count of zero, and an empty zlib block at which the reader stops.
+    // The block contains the number of headers, which is zero. Then comes an empty zlib block, at which the reader
+    // stops.
     let block = [
         begin,
         b"\x00\x04\x00\xfb\xff\x00\x00\x00\x00",
@@ -161,8 +163,8 @@ async fn send(
     stream.write_all(&frame).await
 }
 
-/// Writes a greeting, and then copies the input to the output. kubectl opens the streams in this order: connection
-/// errors, standard input if there is any, standard output, standard error.
+/// Sends a greeting, and then sends back all input. kubectl opens the streams in this order: errors, standard input if
+/// there is any, standard output, standard error.
 async fn exec(mut stream: impl AsyncRead + AsyncWrite + Unpin, has_input: bool) -> std::io::Result<()> {
     let (input, output) = if has_input { (Some(3), 5) } else { (None, 3) };
     let mut opened = 0;
@@ -197,7 +199,7 @@ async fn exec(mut stream: impl AsyncRead + AsyncWrite + Unpin, has_input: bool) 
     Ok(())
 }
 
-/// Sends back all data. For each connection, kubectl opens an error stream and a data stream.
+/// Sends back all data. For each forwarded connection, kubectl opens a stream for errors and one for data.
 async fn forward(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Result<()> {
     let mut opened = BTreeSet::new();
     loop {

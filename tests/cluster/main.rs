@@ -101,7 +101,7 @@ impl Arguments {
         Duration::from_secs(self.outage.unwrap_or(unless_chosen))
     }
 
-    /// Returns whether creations are measured at the end.
+    /// Returns whether the program measures, at the end, how long creations take.
     fn measures(&self) -> bool {
         self.names.is_empty() || self.names.iter().any(|word| word == "figures")
     }
@@ -116,7 +116,8 @@ async fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    // `select!` drops the future that has not finished, which stops its processes and removes its files.
+    // When Ctrl-C or the end of the scenarios completes one future, `select!` drops the other one. That stops the
+    // processes and removes their files.
     let result = tokio::select! {
         result = run(&arguments) => result,
         result = interrupted() => result.map(|()| ExitCode::FAILURE),
@@ -143,10 +144,10 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (mut passed, mut failed) = (0, Vec::new());
     for scenario in arguments.scenarios() {
         print!("scenario {} ... ", scenario.name);
-        // Scenarios continue if standard output is closed.
+        // Flushing fails if standard output is closed. The scenarios continue nevertheless.
         let _ = io::stdout().flush();
         let begin = Instant::now();
-        // A panic ends only this task.
+        // Each scenario runs in a task of its own, so that its panic does not end the program.
         match tokio::spawn((scenario.play)(Arc::clone(&cluster))).await {
             Ok(()) => {
                 println!("ok ({:.1?})", begin.elapsed());

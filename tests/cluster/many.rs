@@ -23,7 +23,7 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, plugin, pod},
 };
 
-/// The number of audited objects; fewer in debug builds, which are slower.
+/// The number of objects that are audited. A debug build is slower, so it audits fewer.
 const OBJECTS: usize = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
 const CHAINS: usize = if cfg!(debug_assertions) { 200 } else { 2_000 };
 const AT_ONCE: usize = 8;
@@ -32,7 +32,7 @@ const AT_ONCE: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Many {
     audit: Value,
-    /// The program's resident memory before the audit, and its maximum during the audit, in bytes.
+    /// The program's resident memory in bytes: before the audit, and at most during the audit.
     memory: [u64; 2],
     cold: Duration,
     warm: Duration,
@@ -61,7 +61,7 @@ async fn end(mut program: Admittance) {
     program.ended().await.unwrap();
 }
 
-/// Returns a Pod of 1.6 kB. The chain denies every tenth one.
+/// Returns a Pod of 1.6 kB. The chain denies it if the number is divisible by ten.
 fn large_pod(number: usize) -> Value {
     let image = if number.is_multiple_of(10) {
         "bad"
@@ -90,7 +90,8 @@ async fn delete_chains(scene: &Scene) {
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 
-/// Measures the time from start to readiness, first with an empty store, then with all plugins compiled.
+/// Measures the time from a start of the program until it is ready: first with an empty store, then with all plugins in
+/// the store.
 async fn start_twice(cluster: Arc<Cluster>) -> [Duration; 2] {
     let scene = Scene::of_replicas(cluster, json!({})).await;
     let store = TempDir::new().unwrap();
@@ -118,7 +119,7 @@ async fn start_twice(cluster: Arc<Cluster>) -> [Duration; 2] {
     times
 }
 
-/// Returns the leader's audit report, and the program's memory before the audit and its peak.
+/// Lets the leader audit all objects. Returns its report, and the program's memory before and at most during the audit.
 async fn audit_all(cluster: Arc<Cluster>) -> (Value, [u64; 2]) {
     let audit = json!({"resources": ["pods"], "rate": 1000});
     let more = json!({"dialect": {"kubernetes": {"audit": audit}}});

@@ -12,7 +12,7 @@ use tokio::{net::TcpStream, process::Command};
 
 use crate::process::{Process, with_free_ports};
 
-/// The environment variable with the directory of the server; without it, the server is looked up in `PATH`.
+/// The environment variable with the directory of MariaDB's programs. If it is not set, they are looked up in `PATH`.
 const DIRECTORY: &str = "ADMITTANCE_TEST_MARIADB";
 const DATABASE: &str = "bcs";
 const USER: &str = "gateway";
@@ -57,7 +57,7 @@ impl MariaDb {
         })
     }
 
-    /// Returns the configuration keys of a gateway for this database.
+    /// Returns the configuration with which a gateway uses this database.
     pub(crate) fn config(&self) -> Value {
         json!({"server": self.address.to_string(), "database": DATABASE, "user": USER})
     }

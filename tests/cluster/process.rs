@@ -10,14 +10,14 @@ use std::{
 use admittance_tests::Error;
 use tokio::process::{Child, Command};
 
-/// The timeout of waits; no step takes this long even on a busy machine.
+/// The limit of every wait in the tests. No step takes this long, even on a busy machine.
 pub(crate) const NEVER: Duration = Duration::from_secs(120);
 
-/// The polling interval for state that cannot be watched.
+/// The pause between two looks at a state that cannot be watched.
 const LOOK_AGAIN: Duration = Duration::from_millis(25);
 
-/// A server process of another project, such as etcd, with its output in a file. The process is killed when this is
-/// dropped, and by the kernel when the thread that started it ends.
+/// A server process of another project, such as etcd, whose output goes to a file. It is killed when this is dropped,
+/// or by the kernel when the thread that started it ends.
 #[derive(Debug)]
 pub(crate) struct Process {
     name: &'static str,
@@ -36,7 +36,7 @@ impl Process {
         let log = directory.join(format!("{name}.log"));
         let output = File::create(&log).map_err(Error::io(log.display().to_string()))?;
         let errors = output.try_clone().map_err(Error::io(log.display().to_string()))?;
-        // With setpriv's parent-death signal, the server also stops if this program is killed.
+        // setpriv lets the kernel kill the server if this program is killed.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(program)
@@ -65,7 +65,7 @@ impl Process {
         )
     }
 
-    /// Waits until the server is ready. Fails if the server exits first.
+    /// Waits until `is_ready` reports that the server is ready. Fails if the server exits before that.
     pub(crate) async fn until_ready<R>(&mut self, mut is_ready: impl FnMut() -> R) -> Result<(), Error>
     where
         R: Future<Output = bool>,
@@ -93,14 +93,14 @@ impl Process {
     }
 }
 
-/// Returns the last lines of a log, which contain the reason of an exit.
+/// Returns the last lines of a server's log, which usually say why the server exited.
 fn last_lines(log: &str) -> String {
     let lines: Vec<_> = log.lines().collect();
     let (_, last) = lines.split_at(lines.len().saturating_sub(40));
     last.join("\n")
 }
 
-/// Polls until `attempt` returns a result, for state that cannot be watched.
+/// Calls `attempt` until it returns a result, for a state that cannot be watched.
 ///
 /// # Panics
 ///
@@ -122,8 +122,8 @@ where
     }
 }
 
-/// Starts a program on ports that are free when they are chosen. If another program binds one of them first, tries
-/// again with other ports.
+/// Starts a server on free ports. If another program takes one of them before the server does, starts it again on other
+/// ports.
 pub(crate) async fn with_free_ports<const N: usize, T, R>(
     mut start: impl FnMut([SocketAddr; N]) -> R,
 ) -> Result<T, Error>
@@ -149,7 +149,7 @@ fn free_ports<const N: usize>() -> Result<[SocketAddr; N], Error> {
     for port in &mut ports {
         let listener = TcpListener::bind(*port).map_err(what())?;
         *port = listener.local_addr().map_err(what())?;
-        // Keeping all listeners open until the end makes the ports distinct.
+        // The listeners stay open until all ports are chosen, so that no port is chosen twice.
         held.push(listener);
     }
     Ok(ports)

@@ -26,11 +26,11 @@ impl Kind {
     }
 }
 
-/// One webhook in a configuration of its own.
+/// A webhook that is registered at the API server, in a configuration of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Registration {
     kind: Kind,
-    /// Distinguishes the name from other registrations of the same kind.
+    /// The end of the configuration's name, which distinguishes it from others of the same kind.
     suffix: &'static str,
     path: &'static str,
     rules: Value,
@@ -40,7 +40,8 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Returns a webhook at `path` for created Pods, with the failure policy `Fail`.
+    /// Returns a registration of a webhook at `path`, which the API server calls when Pods are created. The failure
+    /// policy is `Fail`.
     pub(crate) fn new(kind: Kind, path: &'static str) -> Self {
         Self {
             kind,
@@ -61,7 +62,8 @@ impl Registration {
         Self::new(Kind::Validating, path)
     }
 
-    /// Appends a suffix to the name, which then sorts after the name without it.
+    /// Sets the end of the configuration's name. The API server then calls this webhook after one whose name has no
+    /// such end.
     pub(crate) fn named(self, suffix: &'static str) -> Self {
         Self { suffix, ..self }
     }
@@ -77,7 +79,7 @@ impl Registration {
         }
     }
 
-    /// Sets `admissionReviewVersions`, the preferred version first.
+    /// Sets the versions of AdmissionReview that the webhook accepts. The API server uses the first that it supports.
     pub(crate) fn versions(self, versions: &'static [&'static str]) -> Self {
         Self { versions, ..self }
     }
@@ -93,23 +95,24 @@ impl Registration {
         format!("{scene}-{}{}", self.kind.name(), self.suffix)
     }
 
-    /// Returns the name of the configuration's kind for kubectl.
+    /// Returns the kind of the configuration in lower case, which is how kubectl is told what to delete.
     pub(crate) fn resource(&self) -> String {
         self.kind.document_kind().to_lowercase()
     }
 
-    /// Returns the webhook's name in the API server's messages.
+    /// Returns the webhook's name, by which messages of the API server mention it.
     pub(crate) fn webhook_name(&self, scene: &str) -> String {
         format!("{}.{scene}.example.com", self.kind.name())
     }
 
-    /// Returns the name of the additional webhook that shows whether a configuration is in effect.
+    /// Returns the name of the configuration's first webhook, which shows whether the configuration is in effect.
     pub(crate) fn probe_name(probe: &str) -> String {
         format!("{probe}.probe.example.com")
     }
 
-    /// Returns the configuration. Its first webhook is unreachable and matches only objects whose label `probe` has the
-    /// value `probe`. Once the API server refuses such an object, the configuration is in effect.
+    /// Returns the webhook configuration. Besides the registered webhook, it has one that is unreachable and matches
+    /// only objects with the label `probe: {probe}`. Once the API server refuses such an object, the configuration is
+    /// in effect.
     pub(crate) fn document(&self, scene: &str, url: &str, ca_bundle: &str, probe: &str) -> Value {
         let mut webhook = json!({
             "name": self.webhook_name(scene),

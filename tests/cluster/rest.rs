@@ -4,7 +4,7 @@ use admittance_tests::{Client, Error, Reply};
 use http::{Method, Request};
 use serde_json::Value;
 
-/// A client of the API server with one user's token.
+/// An HTTP client for the API server that authenticates with the token of a user.
 #[derive(Clone, Debug)]
 pub(crate) struct Rest {
     client: Client,

@@ -32,17 +32,17 @@ use std::{pin::Pin, sync::Arc};
 
 use crate::cluster::Cluster;
 
-/// A user's action and its expected result.
+/// A scenario that runs against the API server: what users do, and what must happen.
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// Runs the scenario. It panics if something is wrong.
+    /// Runs the scenario. The task panics if something is wrong.
     pub(crate) play: fn(Arc<Cluster>) -> Playing,
 }
 
 pub(crate) type Playing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Lists scenarios by their modules and functions, which become their names.
+/// Makes a list of scenarios from functions. The name of a scenario is its module and its function.
 macro_rules! scenarios {
     ($($module:ident: $($function:ident,)+;)+) => {
         &[$($(Scenario {

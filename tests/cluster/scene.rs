@@ -26,34 +26,35 @@ use crate::{
     scenarios::resources::prepare,
 };
 
-/// A label of every namespace of a scene. Its value is the namespace's name.
+/// The label by which a scene's webhook configurations select the scene's namespaces. Its value is the name of the
+/// first.
 pub(crate) const SCENE_LABEL: &str = "scene";
 
-/// A namespace and its webhook server, which stops when the scene is dropped.
+/// A namespace of the cluster, and the webhook server for it, which stops when the scene is dropped.
 pub(crate) struct Scene {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) kubectl: Kubectl,
     pub(crate) rest: Rest,
     pub(crate) namespace: String,
-    /// The directory of the configuration, the certificates and the chains.
+    /// The directory with the server's configuration, certificates and chains.
     pub(crate) directory: TempDir,
     program: Option<Admittance>,
-    /// The server's address, kept across restarts.
+    /// The address of the server. When the server is started again, it gets the same address.
     address: SocketAddr,
-    /// The number of registrations so far, which makes the probe of each registration unique.
+    /// How many webhooks were registered so far. This number makes the probe of each registration unique.
     registered: AtomicUsize,
-    /// The probes of the active webhook configurations, by configuration name.
+    /// The probe of each webhook configuration that is in effect, by the configuration's name.
     effective: Mutex<BTreeMap<String, String>>,
     mounted: AtomicUsize,
 }
 
 impl Scene {
-    /// Starts a server with these chains in a new namespace.
+    /// Starts a server with these chains in a new namespace of the cluster.
     pub(crate) async fn start(cluster: Arc<Cluster>, chains: &[Value]) -> Self {
         Self::configured(cluster, json!({}), chains).await
     }
 
-    /// Starts a server with these chains and additional configuration.
+    /// Starts a server with these chains, and with `more` merged into its configuration.
     pub(crate) async fn configured(cluster: Arc<Cluster>, more: Value, chains: &[Value]) -> Self {
         Self::with_dialect(cluster, json!({"kubernetes": {}}), more, chains).await
     }
@@ -80,7 +81,7 @@ impl Scene {
         scene.serve().await
     }
 
-    /// Creates the namespace and the configuration without starting a server.
+    /// Creates a namespace, and the configuration of its server. Does not start the server.
     pub(crate) async fn without_server(cluster: Arc<Cluster>, config: &Value) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let namespace = format!("scene-{}", cluster.number());
@@ -102,8 +103,8 @@ impl Scene {
         scene
     }
 
-    /// Prepares a scene for replicas that read chains from the cluster, with the rights in the manifests for this
-    /// configuration. Starts no replica.
+    /// Prepares a scene for replicas that read chains from the cluster, without starting one. They get the rights in
+    /// the manifests for their configuration, into which `more` is merged.
     pub(crate) async fn of_replicas(cluster: Arc<Cluster>, more: Value) -> Self {
         let mut config = json!({
             "dialect": {"kubernetes": {}},
@@ -136,7 +137,7 @@ impl Scene {
         self
     }
 
-    /// Starts the server, on its previous address if it has run before.
+    /// Starts the server. If it has run before, it gets its previous address.
     pub(crate) async fn start_again(&mut self) {
         let (program, address) = self.started().await;
         (self.program, self.address) = (Some(program), address);
@@ -161,7 +162,8 @@ impl Scene {
         self.program = Some(program);
     }
 
-    /// Starts a second server on another port, which replaces the scene's server; returns the previous one.
+    /// Starts a second server on another port, which becomes the scene's server. Returns the previous server, which is
+    /// still running.
     pub(crate) async fn serve_elsewhere(&mut self) -> Admittance {
         self.address.set_port(0);
         let (program, address) = self.started().await;
@@ -169,7 +171,8 @@ impl Scene {
         self.program.replace(program).unwrap()
     }
 
-    /// Sets the address that the API server calls. The test starts its own servers behind it.
+    /// Sets the address at which the API server calls webhooks of this scene. The caller has to start servers behind
+    /// it.
     pub(crate) fn called_at(&mut self, address: SocketAddr) {
         self.address = address;
     }
@@ -201,14 +204,14 @@ impl Scene {
         self.directory.path().join(name)
     }
 
-    /// Writes or replaces a definition atomically.
+    /// Writes a definition to the server's directory atomically. A definition with the same name is replaced.
     pub(crate) fn define(&self, definition: &Value) {
         let name = definition["metadata"]["name"].as_str().unwrap();
         let text = serde_json::to_vec_pretty(definition).unwrap();
         replace(&self.path(&format!("chains/{name}.json")), &text);
     }
 
-    /// Creates a CA and a server certificate in a directory of this name.
+    /// Creates a CA and a certificate of it for the server, in a directory with this name.
     pub(crate) async fn make_certificates(&self, name: &str) {
         let out = self.path(name);
         let arguments = ["certs", "--host", "localhost", "--out", out.to_str().unwrap()];
@@ -227,8 +230,8 @@ impl Scene {
         self.mount_files(name, name);
     }
 
-    /// Gives the server a certificate and a key like a kubelet that updates a mounted Secret: replacing a symbolic link
-    /// to their directory changes all files at once.
+    /// Gives the server a certificate and a key as a kubelet does when a mounted Secret changes: the directory of the
+    /// files is a symbolic link, and replacing it changes all files at once.
     pub(crate) fn mount_files(&self, certificate: &str, key: &str) {
         let mounted = self.path("mounted");
         let number = self.mounted.fetch_add(1, Ordering::Relaxed);
@@ -252,7 +255,7 @@ impl Scene {
         format!("https://localhost:{}{path}", self.address.port())
     }
 
-    /// Returns how many reviews the server has answered.
+    /// Returns how many AdmissionReviews the server has answered.
     pub(crate) async fn reviews(&self) -> f64 {
         let metrics = self.program.as_ref().unwrap().metrics().await.unwrap();
         metrics
@@ -260,13 +263,13 @@ impl Scene {
             .unwrap_or_default()
     }
 
-    /// Registers the server's webhook, and waits until the API server calls it.
+    /// Registers a webhook of the server, and waits until the API server calls it.
     pub(crate) async fn register(&self, registration: &Registration) {
         self.register_trusting(registration, &self.authority("certs"))
             .await;
     }
 
-    /// Registers the server like [`register`](Self::register), with this CA bundle.
+    /// Registers a webhook like [`register`](Self::register). The API server trusts this CA bundle.
     pub(crate) async fn register_trusting(&self, registration: &Registration, ca_bundle: &[u8]) {
         let number = self.registered.fetch_add(1, Ordering::Relaxed);
         let probe = format!("{}-{number}", self.namespace);
@@ -285,7 +288,7 @@ impl Scene {
             .or_default() = probe;
     }
 
-    /// Deletes a configuration, and waits until the API server no longer calls its webhooks.
+    /// Deletes the configuration of a registered webhook, and waits until the API server no longer calls the webhook.
     pub(crate) async fn unregister(&self, registration: &Registration) {
         let name = registration.name(&self.namespace);
         self.run(&format!("delete {} {name}", registration.resource()))
@@ -298,7 +301,7 @@ impl Scene {
         .await;
     }
 
-    /// Returns whether the API server calls the webhooks of the configuration with this probe.
+    /// Returns whether the webhook configuration with this probe is in effect at the API server.
     async fn is_probed(&self, probe: &str) -> bool {
         let object = json!({
             "apiVersion": "v1",
@@ -354,7 +357,7 @@ impl Scene {
         self.kubectl.run(&arguments).await.unwrap()
     }
 
-    /// Returns the stored object, as `kubectl get` prints it.
+    /// Returns an object that is stored in the cluster. `what` are the arguments of `kubectl get`.
     pub(crate) async fn get(&self, what: &str) -> Value {
         self.run(&format!("get {what} --output=json")).await.json()
     }
@@ -363,7 +366,8 @@ impl Scene {
         containers(&self.get(&format!("pod {pod}")).await)
     }
 
-    /// Returns the configuration for reading namespaces and nodes, and grants the server the necessary permissions.
+    /// Returns the configuration with which a server may read namespaces and nodes from the cluster, and grants the
+    /// rights to do so.
     pub(crate) async fn cluster_access(cluster: &Cluster) -> Value {
         let kubectl = cluster.kubectl().unwrap();
         let documents = json!({
@@ -407,7 +411,8 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // The panic message names the failed check, and the server's log has details.
+        // If a check of the test fails, its panic message is printed. The server's log is printed here, because it says
+        // more.
         if std::thread::panicking()
             && let Some(program) = &self.program
         {
@@ -425,7 +430,7 @@ pub(crate) fn replace(path: &Path, content: &[u8]) {
     fs::rename(&new, path).unwrap();
 }
 
-/// Returns the directory for compiled plugins, which is kept between runs.
+/// Returns the directory in which servers store compiled plugins. It is kept between runs.
 pub(crate) fn compiled() -> PathBuf {
     admittance_tests::repository().join("target/kubernetes/compiled")
 }
@@ -465,7 +470,7 @@ pub(crate) fn pod(name: &str, image: &str) -> Value {
     })
 }
 
-/// An image that every policy in these scenarios allows.
+/// An image that all policies in the scenarios allow.
 pub(crate) const GOOD_IMAGE: &str = "registry.example.com/web:1.0";
 
 pub(crate) fn chain(name: &str, rules: Value, stages: Value) -> Value {
@@ -477,7 +482,7 @@ pub(crate) fn chain(name: &str, rules: Value, stages: Value) -> Value {
     })
 }
 
-/// Returns the chain as a validating one, which may only allow and deny.
+/// Returns the chain with the phase `Validating`, in which it may allow and deny but not change.
 pub(crate) fn validating(chain: Value) -> Value {
     let mut chain = chain;
     chain["spec"]["phase"] = "Validating".into();
@@ -504,7 +509,7 @@ pub(crate) fn ignored(stage: Value) -> Value {
     stage
 }
 
-/// Returns a stage that adds the container `log-agent` of this version.
+/// Returns a stage that adds the container `log-agent`, whose image has this version.
 pub(crate) fn sidecar(version: &str) -> Value {
     let image = format!("registry.example.com/log-agent:{version}");
     plugin(
@@ -518,7 +523,7 @@ pub(crate) fn images() -> Value {
     plugin("image-policy", json!({"refuseLatest": true}))
 }
 
-/// Returns a stage with the guest `misbehaves`, which shows this behaviour.
+/// Returns a stage that calls the guest `misbehaves` with this behaviour.
 pub(crate) fn misbehaves(behaviour: &str) -> Value {
     plugin("guest-misbehaves", json!({"behaviour": behaviour}))
 }

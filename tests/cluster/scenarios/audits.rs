@@ -14,8 +14,8 @@ use crate::{
 
 const REPORT: &str = "report admittance-audit";
 
-/// Returns a CustomResourceDefinition for reports with the fields of OpenReports. This API server drops all fields that
-/// a schema does not list.
+/// Returns a CustomResourceDefinition for a kind of reports with the fields of OpenReports. The fields must be listed,
+/// because this API server drops others.
 fn reports(plural: &str, kind: &str, scope: &str) -> Value {
     let text = json!({"type": "string"});
     let texts = json!({"type": "object", "additionalProperties": text});
@@ -58,7 +58,7 @@ fn names(report: &Value) -> Vec<&str> {
 
 pub(crate) async fn existing_objects_are_audited(cluster: Arc<Cluster>) {
     let dialect = json!({"kubernetes": {"audit": {
-        // A page has two objects, so that lists have several pages.
+        // Two objects per page make lists of several pages.
         "resources": ["pods"], "page": 2, "rate": 100, "every": "5s",
     }}});
     let definitions = json!([{"kubernetes": {}}]);
@@ -91,8 +91,7 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<Cluster>) {
     ignored_pod["metadata"]["namespace"] = json!(ignored);
     scene.create(&ignored_pod).await.succeeds();
 
-    // The command reports the objects that a new chain would refuse. With a stricter version of the chain, it reports
-    // further objects.
+    // `admittance audit` reports the objects that a chain in a file would refuse. A stricter chain has more of them.
     let chain = denying(&scene, "by a chain");
     let all = chain.to_string().replace("c.image != 'bad'", "c.image == ''");
     let (path, all_path) = (scene.path("new.json"), scene.path("all.json"));
@@ -130,13 +129,14 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<Cluster>) {
     let found: Value = serde_json::from_str(&compared.stdout).unwrap();
     assert_eq!(found["findings"].as_array().unwrap().len(), 5, "{found}");
 
-    // This API server accepts the reports that the command prints.
+    // This API server accepts the reports that `admittance audit` prints.
     let printed = audit(&["--output", "reports"]).await;
     let arguments = ["apply", "--namespace", &scene.namespace, "-f", "-"];
     let applied = scene.kubectl.run_with(&arguments, &printed.stdout).await.unwrap();
     applied.succeeds();
 
-    // The leader writes the same findings, and updates its reports after changes.
+    // Once the chain is in the cluster, the leader writes reports with the same findings, and updates them after
+    // changes.
     scene.apply(&chain).await.succeeds();
     let report = async || {
         let output = scene.run(&format!("get {REPORT} --output=json")).await;
@@ -181,7 +181,7 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<Cluster>) {
     until_reported(&[]).await;
     scene.create(&pod("later", "bad")).await.succeeds();
     until_reported(&["later"]).await;
-    // The next audit writes a deleted report again.
+    // If a report is deleted, the next audit writes it again.
     scene.run(&format!("delete {REPORT}")).await.succeeds();
     until_reported(&["later"]).await;
     let status = scene.running().status().await.unwrap();

@@ -1,4 +1,4 @@
-//! The API server without webhooks, as a baseline for the other scenarios.
+//! The API server without webhooks. The other scenarios are compared with it.
 
 use std::sync::Arc;
 

@@ -15,8 +15,8 @@ use crate::{
 const OLD: &str = "registry.example.com/log-agent:2.1";
 const NEW: &str = "registry.example.com/log-agent:2.2";
 
-/// Returns a server that injects a sidecar, and its webhook configuration as kubectl prints it, with the fields that
-/// the API server added.
+/// Starts a server that injects a sidecar. Returns it with its webhook configuration, as kubectl prints it with the
+/// fields that the API server has added. The configuration is no longer registered.
 async fn hooked(cluster: Arc<Cluster>) -> (Scene, Value) {
     let injection = chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let hook = Scene::start(cluster, &[injection]).await;
@@ -28,7 +28,7 @@ async fn hooked(cluster: Arc<Cluster>) -> (Scene, Value) {
     (hook, document)
 }
 
-/// Returns the webhook that follows the probe in the document.
+/// Returns the second webhook of a webhook configuration. The first is the probe.
 fn webhook(document: &mut Value) -> &mut Value {
     &mut document["webhooks"][1]
 }
@@ -53,7 +53,7 @@ pub(crate) async fn a_webhook_is_called_and_then_becomes_a_plugin(cluster: Arc<C
     assert_eq!(image(&scene.get("pod last").await, "log-agent").unwrap(), NEW);
 }
 
-/// Creates Pods until one has the expected image, since definitions are loaded shortly after they are written.
+/// Creates Pods until one gets the expected image. The server loads changed definitions after a short time.
 async fn until_image(scene: &Scene, prefix: &str, expected: &str) {
     until("the effect of a definition", async || {
         let name = format!("{prefix}-{}", scene.cluster.number());
@@ -64,7 +64,7 @@ async fn until_image(scene: &Scene, prefix: &str, expected: &str) {
     .await;
 }
 
-/// This version of the API server has no match conditions, but Admittance evaluates them for webhooks that it calls.
+/// This API server is too old to know match conditions, but Admittance evaluates them before it calls a webhook.
 pub(crate) async fn match_conditions_of_a_webhook_are_evaluated(cluster: Arc<Cluster>) {
     let mut stage = sidecar("2.1");
     stage["matchConditions"] = json!([
@@ -86,7 +86,7 @@ pub(crate) async fn match_conditions_of_a_webhook_are_evaluated(cluster: Arc<Clu
         ("skipped", &scene.kubectl, &["web"]),
         ("of-alice", &alice, &["web"]),
     ] {
-        // The API server applies new roles after a delay.
+        // Granted rights take effect after a short time.
         until("the right to create Pods", async || {
             let arguments = ["create", "--namespace", &scene.namespace, "-f", "-"];
             let output = kubectl

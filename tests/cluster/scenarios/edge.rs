@@ -14,7 +14,7 @@ use crate::{
 
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// Returns a scene with these rules in its webhook configuration.
+/// Returns a scene with the plugin `edge-health`, which is called for requests that match these rules.
 async fn edge(cluster: Arc<Cluster>, rules: Value) -> Scene {
     let mut stage = plugin("edge-health", json!({}));
     stage["plugin"]["allow"] = json!({"cluster": ["v1/Node"]});
@@ -42,8 +42,8 @@ async fn lost_node(scene: &Scene, name: &str, annotations: Value) {
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 
-/// The node controller does not run here. The test takes its place and adds the taint that evicts the Pods of a lost
-/// node.
+/// When a node is lost, the node controller adds a taint that evicts its Pods. No controller runs here, so the test
+/// adds it.
 pub(crate) async fn a_lost_node_keeps_its_pods(cluster: Arc<Cluster>) {
     let scene = edge(cluster, core(&["UPDATE"], &["nodes"])).await;
     for (index, (annotations, keeps_taint)) in [(json!({}), false), (json!({"nodeunhealth": "yes"}), true)]
@@ -70,7 +70,7 @@ pub(crate) async fn addresses_on_a_lost_node_stay_ready(cluster: Arc<Cluster>) {
     let node = format!("{}-node", scene.namespace);
     lost_node(&scene, &node, json!({})).await;
     let address = |ip: &str, node: &str| json!({"ip": ip, "nodeName": node});
-    // The server watches Nodes, and sees the change after a delay.
+    // The server watches Nodes, so it gets the change after a short time.
     until("the Node in the server's view", async || {
         let name = format!("web-{}", scene.cluster.number());
         let endpoints = json!({

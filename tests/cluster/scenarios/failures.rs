@@ -34,7 +34,7 @@ pub(crate) async fn the_failure_policy_applies_to_an_unreachable_server(cluster:
     assert_eq!(scene.containers("after").await, ["web", "log-agent"]);
 }
 
-/// Tests a failing stage between two working ones, with each failure policy.
+/// Tests a failing stage in front of a working one: once with the failure policy `Fail`, and once with `Ignore`.
 async fn with_failing_stage(cluster: Arc<Cluster>, stage: Value, words: &[&str]) {
     let rules = || core(&["CREATE"], &["pods"]);
     let closed = chain("closed", rules(), json!([stage, sidecar("2.1")]));
@@ -56,8 +56,8 @@ pub(crate) async fn the_failure_policy_applies_to_a_trap(cluster: Arc<Cluster>) 
     .await;
 }
 
-/// The API server gets a reply with the status 500, which it does not count as a failed call. So its own failure policy
-/// `Ignore` has no effect, and the failure policy of the chain decides.
+/// A plugin returns a patch that cannot be applied. The server then replies with a denial, which the API server does
+/// not count as a failed call. So the failure policy of the chain decides, not the one of the webhook configuration.
 pub(crate) async fn the_failure_policy_applies_to_an_inapplicable_patch(cluster: Arc<Cluster>) {
     with_failing_stage(
         cluster,

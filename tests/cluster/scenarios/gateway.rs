@@ -39,7 +39,7 @@ use crate::{
 };
 
 const BAD_IMAGE: &str = "registry.example.com/web:latest";
-/// The timeout for a revocation to take effect, and for an agent to reconnect.
+/// How long a revocation may take to have an effect, and an agent to connect again.
 const SOON: Duration = Duration::from_secs(5);
 
 pub(crate) async fn a_cluster_is_used_directly(cluster: Arc<Cluster>) {
@@ -63,7 +63,7 @@ pub(crate) async fn a_cluster_is_used_through_a_tunnel(cluster: Arc<Cluster>) {
     streams(&gateway).await;
 }
 
-/// Runs get, apply, server-side apply and delete with alice's rights and through the chains.
+/// Gets, applies and deletes objects with alice's rights. The gateway runs its chains for them.
 async fn objects(gateway: &GatewayScene) {
     let labelled = |image: &str, version: &str| {
         let mut object = pod("web", image);
@@ -79,7 +79,7 @@ async fn objects(gateway: &GatewayScene) {
         .with("apply -f -", &labelled(GOOD_IMAGE, "1"))
         .await
         .succeeds();
-    // `apply` of an existing object sends a PATCH.
+    // `kubectl apply` of an object that exists sends a PATCH.
     gateway
         .with("apply -f -", &labelled(GOOD_IMAGE, "2"))
         .await
@@ -104,7 +104,7 @@ async fn objects(gateway: &GatewayScene) {
     gateway.run("label pod other a=c --overwrite").await.succeeds();
     gateway.run("delete pod other --wait=false").await.succeeds();
 
-    // Requests are made as alice, even if she asks to impersonate another user.
+    // If alice asks to impersonate another user, the gateway still makes the request as alice.
     gateway
         .run("get nodes")
         .await
@@ -232,7 +232,8 @@ async fn streams(gateway: &GatewayScene) {
     let mut watch = gateway.start_kubectl("get configmaps --watch-only --output=name");
     for turn in 0..5 {
         let name = format!("seen-{turn}");
-        // The first object is changed repeatedly, until the watch reports a change and thus has started.
+        // The test changes an object again and again until the watch reports a change, which shows that the watch has
+        // started.
         gateway
             .scene
             .run(&format!("create configmap {name}"))

@@ -38,7 +38,7 @@ pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<
         .stdout
         .split("\n---\n")
         .partition(|document| document.contains("WebhookConfiguration"));
-    // The second `apply` changes nothing.
+    // Applying the manifests a second time changes nothing.
     for _ in 0..2 {
         apply(&kubectl, &first.join("\n---\n")).await;
     }
@@ -83,7 +83,8 @@ pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<
     })
     .await;
 
-    // Kubernetes 1.20 does not label namespaces with their names; the printed notes say how to add the label.
+    // The webhooks select namespaces by their label with the name, which Kubernetes 1.20 does not set. The notes that
+    // the command prints say how to add it.
     assert!(
         printed.stderr.contains("admittance.dev/ignore=true"),
         "{}",
@@ -102,7 +103,8 @@ pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<
     }
 }
 
-/// Does the work of the kubelet: creates a directory for each mount below `root`, the root of the Pod's file system.
+/// Does the kubelet's work for a Pod: creates the directories that the Pod mounts. They are below `root`, which stands
+/// for the root of its file system.
 async fn mount(kubectl: &Kubectl, spec: &Value, root: &Path) {
     let mounts = spec["containers"][0]["volumeMounts"].as_array().unwrap();
     for mount in mounts {
@@ -122,7 +124,7 @@ async fn mount(kubectl: &Kubectl, spec: &Value, root: &Path) {
             let object = match (&source["configMap"]["name"], &source["secret"]["secretName"]) {
                 (Value::String(name), _) => get(kubectl, &format!("configmap {name}")).await,
                 (_, Value::String(name)) => get(kubectl, &format!("secret {name}")).await,
-                // Mounts of other kinds remain empty directories.
+                // A mount of any other kind is an empty directory.
                 _ => continue,
             };
             let decoded = |text: &str| BASE64_STANDARD.decode(text).unwrap();
@@ -142,7 +144,7 @@ async fn mount(kubectl: &Kubectl, spec: &Value, root: &Path) {
     }
 }
 
-/// Starts the container's command on free ports.
+/// Starts the command of the Pod's container on free ports.
 async fn start(spec: &Value, root: &Path) -> Admittance {
     let arguments = &spec["containers"][0]["args"];
     assert_eq!(arguments[0], "serve");

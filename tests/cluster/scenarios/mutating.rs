@@ -24,13 +24,15 @@ pub(crate) async fn pods_gain_the_sidecar(cluster: Arc<Cluster>) {
     let stored = scene.get("pod web").await;
     assert_eq!(containers(&stored), ["web", "log-agent"]);
     assert_eq!(stored["metadata"]["annotations"][STATUS], "log-agent");
-    // The API server sets the default fields of the container that the plugin added, as for containers in the request.
+    // The plugin's container lacks fields that have defaults. The API server sets them, as it does for containers in
+    // the request.
     assert_eq!(
         stored["spec"]["containers"][1]["terminationMessagePath"],
         "/dev/termination-log"
     );
 
-    // For a Pod with `generateName`, the API server generates the name after it calls webhooks.
+    // This Pod has a `generateName`, so it has no name when the webhook is called. The API server generates the name
+    // later.
     let mut nameless = pod("", GOOD_IMAGE);
     nameless["metadata"] = json!({"generateName": "web-"});
     let created = scene
@@ -59,8 +61,8 @@ pub(crate) async fn a_dry_run_changes_the_reply_and_stores_nothing(cluster: Arc<
     scene.run("get pod web").await.fails_with(&["NotFound"]);
 }
 
-/// `/mutate` and `/validate` run the chains of their phase, `/admit` runs all chains, and each chain also has a path of
-/// its own.
+/// The server has several paths: `/mutate` and `/validate` run the chains of a phase, `/admit` runs all chains, and
+/// each chain has a path of its own.
 pub(crate) async fn every_path_runs_its_chains(cluster: Arc<Cluster>) {
     let annotation = chain(
         "annotation",
@@ -70,8 +72,8 @@ pub(crate) async fn every_path_runs_its_chains(cluster: Arc<Cluster>) {
     let policy = validating(chain("policy", core(&["CREATE"], &["pods"]), json!([images()])));
     let scene = Scene::start(cluster, &[injection(), annotation, policy]).await;
     let both: &[&str] = &["web", "log-agent"];
-    // (path, containers of a valid Pod, whether the chain `annotation` has annotated it, whether an invalid Pod is
-    // denied)
+    // (path of the webhook, containers that a valid Pod gets, whether the chain `annotation` runs, whether an invalid
+    // Pod is denied)
     for (index, (path, expected, annotated, refuses)) in [
         ("/mutate", both, true, false),
         ("/mutate/injection", both, false, false),
@@ -136,7 +138,7 @@ pub(crate) async fn warnings_reach_the_user(cluster: Arc<Cluster>) {
     );
 }
 
-/// The API server calls a webhook again if a later webhook changed the Pod.
+/// If another webhook changes the Pod later, the API server calls the first webhook again.
 pub(crate) async fn a_reinvocation_changes_nothing(cluster: Arc<Cluster>) {
     let annotation = chain(
         "annotation",
@@ -147,7 +149,7 @@ pub(crate) async fn a_reinvocation_changes_nothing(cluster: Arc<Cluster>) {
     scene
         .register(&Registration::mutating("/mutate/injection").reinvoked())
         .await;
-    // This configuration's name sorts last, so its webhook is called last.
+    // The name of this webhook configuration sorts last, so its webhook is called after the other one.
     scene
         .register(&Registration::mutating("/mutate/annotation").named("second"))
         .await;
@@ -178,7 +180,8 @@ pub(crate) async fn the_audit_log_contains_the_patch(cluster: Arc<Cluster>) {
                 && event["objectRef"]["namespace"] == scene.namespace
         })
         .unwrap();
-    // The webhook with the index 0 is the probe, so the webhook of the test has the index 1.
+    // The index in the annotation's name is that of the webhook in its configuration. The webhook with the index 0 is
+    // the probe.
     let annotation = &event["annotations"]["patch.webhook.admission.k8s.io/round_0_index_1"];
     let recorded: Value = serde_json::from_str(annotation.as_str().unwrap()).unwrap();
     assert_eq!(recorded["webhook"], registration.webhook_name(&scene.namespace));
@@ -191,7 +194,7 @@ pub(crate) async fn the_audit_log_contains_the_patch(cluster: Arc<Cluster>) {
     assert!(patched.contains(&"/spec/containers/-"), "{patched:?}");
 }
 
-/// The object is almost as large as etcd allows.
+/// The Pod is almost as large as the largest object that etcd stores.
 pub(crate) async fn a_large_object_is_changed(cluster: Arc<Cluster>) {
     let rules = core(&["CREATE"], &["configmaps"]);
     let annotation = chain("annotation", rules.clone(), json!([misbehaves("well-behaved")]));

@@ -10,10 +10,11 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, images, misbehaves, plugin, pod, validating},
 };
 
-/// The message of a plugin that returns an error.
+/// The message that the guest `misbehaves` returns as its error.
 const REFUSAL: &[&str] = &["deliberate error"];
 
-/// Returns a scene whose webhook configuration and only chain have these rules.
+/// Returns a scene with a chain that refuses all requests that match these rules. The webhook configuration has the
+/// same rules.
 async fn refusing(cluster: Arc<Cluster>, rules: Value) -> Scene {
     let refusing = validating(chain(
         "refusing",
@@ -34,7 +35,8 @@ pub(crate) async fn an_update_is_refused(cluster: Arc<Cluster>) {
     scene
         .register(&Registration::validating("/validate/policy").rules(rules))
         .await;
-    // The Pod existed before the rules, so it may keep its image.
+    // The Pod was created before the webhook was registered. As long as an update leaves its image alone, the image may
+    // stay.
     scene
         .create(&pod("web", "registry.example.com/web:latest"))
         .await
@@ -65,7 +67,8 @@ pub(crate) async fn a_deletion_is_refused(cluster: Arc<Cluster>) {
         .fails_with(REFUSAL);
 }
 
-/// An Eviction is the body of a Pod's subresource, but has another kind and group than a Pod.
+/// Creating an Eviction is a request for a subresource of a Pod. The object in the request is not a Pod but has a kind
+/// of its own.
 pub(crate) async fn an_eviction_is_refused(cluster: Arc<Cluster>) {
     let scene = refusing(cluster, core(&["CREATE"], &["pods/eviction"])).await;
     scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
@@ -80,7 +83,7 @@ pub(crate) async fn an_eviction_is_refused(cluster: Arc<Cluster>) {
     assert_eq!(scene.containers("web").await, ["web"]);
 }
 
-/// The cluster has no node, so an admitted connection fails because the node is missing.
+/// If the webhook allows the connection to a Pod, it fails later, because the cluster has no nodes.
 pub(crate) async fn a_connection_is_refused(cluster: Arc<Cluster>) {
     let scene = refusing(cluster, core(&["CONNECT"], &["pods/exec"])).await;
     scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
@@ -168,7 +171,7 @@ pub(crate) async fn a_custom_resource_is_changed(cluster: Arc<Cluster>) {
         "metadata": {"name": "wheel"},
         "spec": {"size": 3},
     });
-    // The API server serves a custom resource shortly after its status says `Established`.
+    // The status of a CustomResourceDefinition says `Established` a moment before the API server serves its resource.
     until("the custom resource", async || {
         let output = scene.create(&widget).await;
         let missing = output.stderr.contains("no matches for kind") || output.stderr.contains("not find");
@@ -180,8 +183,8 @@ pub(crate) async fn a_custom_resource_is_changed(cluster: Arc<Cluster>) {
     assert_eq!(stored["spec"], json!({"size": 3}));
 }
 
-/// The rules name one version and the user sends another: the API server converts the object before the call and back
-/// afterwards.
+/// The webhook's rules name one version of a resource, and the user sends another. The API server converts the object
+/// to the former before it calls the webhook, and back afterwards.
 pub(crate) async fn another_version_is_converted(cluster: Arc<Cluster>) {
     let rules = json!([{
         "operations": ["CREATE"],
@@ -206,7 +209,7 @@ pub(crate) async fn another_version_is_converted(cluster: Arc<Cluster>) {
     assert_eq!(stored["spec"]["backend"]["serviceName"], "web");
 }
 
-/// A Namespace that is being created is selected by its own labels.
+/// When a Namespace is created, a selector of namespaces is compared with the labels of the new Namespace itself.
 pub(crate) async fn a_namespace_is_admitted_by_its_own_labels(cluster: Arc<Cluster>) {
     let rules = core(&["CREATE"], &["namespaces"]);
     let mut stage = plugin("guest-misbehaves", json!({"behaviour": "well-behaved"}));

@@ -55,7 +55,7 @@ pub(crate) async fn a_dry_run_is_refused_too(cluster: Arc<Cluster>) {
         .fails_with(&["denied the request", "latest"]);
 }
 
-/// The mutating chain adds a container whose image the validating chain denies.
+/// The mutating chain adds a container. The validating chain denies the Pod because of this container's image.
 pub(crate) async fn validating_chains_see_the_mutated_object(cluster: Arc<Cluster>) {
     let injection = chain(
         "injection",

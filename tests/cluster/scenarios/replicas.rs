@@ -31,23 +31,24 @@ use crate::{
 
 const USERS: usize = 3;
 
-/// The maximum time for which answers from two tables may overlap.
+/// After a change, replicas may answer from the old table and from the new one for this long.
 const OVERLAP: Duration = Duration::from_secs(1);
 
-/// The pause between an answer and the client's next request.
+/// How long a client waits after an answer before it sends the next request.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The pause before each chunk of a slow download.
+/// The pause before each chunk of a module that a replica downloads slowly.
 const SLOWLY: Duration = Duration::from_secs(1);
 
-/// A client that sends requests one after another, each answered by the chain.
+/// A client that sends one request after another. The chain answers each with its version.
 struct Asking {
     stop: watch::Sender<bool>,
     answers: JoinHandle<Vec<Answer>>,
 }
 
 impl Asking {
-    /// Starts the client; `ask` sends a request and returns the text of the answer.
+    /// Starts a client. `ask` sends one request, and returns the text of the answer, which contains the chain's
+    /// version.
     fn begin<A>(ask: impl Fn() -> A + Send + Sync + 'static) -> Self
     where
         A: Future<Output = String> + Send,
@@ -73,7 +74,7 @@ impl Asking {
     }
 }
 
-/// Sends reviews of a Pod to one replica.
+/// A client that sends AdmissionReviews of a Pod to one replica.
 #[derive(Clone)]
 struct Reviewer {
     client: Client,
@@ -115,30 +116,30 @@ struct Replica {
 
 #[derive(Clone, Copy)]
 enum End {
-    /// SIGTERM, as in a rolling update.
+    /// The replica gets SIGTERM, as in a rolling update.
     Terminated,
     Killed,
 }
 
-/// Three replicas behind one address, where the API server calls them.
+/// Three replicas behind one address, at which the API server calls them.
 struct Fleet {
     scene: Scene,
     modules: ModuleServer,
-    /// The replicas. The last one initially has a store of its own, as if it ran on another node.
+    /// The running replicas. The last one has a store of its own at first, as if it ran on another node.
     replicas: Vec<Replica>,
     /// The directory with the shared store and the authority of the module server.
     _files: TempDir,
-    /// The replicas' addresses, used in turn for new connections.
+    /// The addresses of the running replicas. Each new connection goes to the next one in turn.
     addresses: Arc<Mutex<Vec<SocketAddr>>>,
     users: Vec<Asking>,
-    /// The answers of stopped replicas, and the answers that users got.
+    /// The answers that users got through the API server, and those of replicas that were stopped.
     answers: Vec<Answer>,
-    /// The number of requests sent through the API server.
+    /// How many requests users have sent through the API server.
     through_api_server: usize,
     version: u32,
 }
 
-/// Forwards each connection to the next replica that accepts it, like a Service.
+/// Forwards connections as a Service does: each goes to the next replica in turn that accepts it.
 async fn pass_on(listener: TcpListener, addresses: Arc<Mutex<Vec<SocketAddr>>>) {
     for turn in 0_usize.. {
         let (mut caller, _) = listener.accept().await.unwrap();
@@ -148,7 +149,7 @@ async fn pass_on(listener: TcpListener, addresses: Arc<Mutex<Vec<SocketAddr>>>) 
         tokio::spawn(async move {
             for address in addresses {
                 if let Ok(mut replica) = TcpStream::connect(address).await {
-                    // An error means that one side has closed the connection.
+                    // Copying fails when one side closes the connection, which is its normal end.
                     let _ = copy_bidirectional(&mut caller, &mut replica).await;
                     break;
                 }
@@ -157,7 +158,8 @@ async fn pass_on(listener: TcpListener, addresses: Arc<Mutex<Vec<SocketAddr>>>) 
     }
 }
 
-/// Returns the names of the replicas in a status, each with true if it is the replica that reports the status.
+/// Returns the names of the replicas that a status lists. For each, says whether it is the replica that reported the
+/// status.
 fn names(status: &Value) -> impl Iterator<Item = (&Value, bool)> {
     let known = status["replicas"]["replicas"].as_array().into_iter().flatten();
     known.map(|replica| (&replica["name"], replica["self"] == true))
@@ -167,7 +169,7 @@ fn own_name(status: &Value) -> Option<&Value> {
     names(status).find_map(|(name, is_own)| is_own.then_some(name))
 }
 
-/// Returns the review of a Pod that the chain denies.
+/// Returns an AdmissionReview of a Pod that the chain denies.
 fn review() -> String {
     let request = json!({
         "uid": "5b1c2a60-7d9e-4f6b-9a3e-0c8d7e6f5a41",
@@ -216,7 +218,7 @@ impl Fleet {
         fleet
     }
 
-    /// Starts a replica, and waits until it is ready and the other replicas list it.
+    /// Starts a replica with this store, and waits until it is ready and all other replicas list it.
     async fn add(&mut self, store: PathBuf) {
         let program = self.scene.start_replica(store).await;
         let reviewer = Reviewer::new(&self.scene, &program);
@@ -279,7 +281,7 @@ impl Fleet {
         }
     }
 
-    /// Returns the chain with the next version in its message.
+    /// Returns the chain with the next version, which is a part of the message of its denials.
     fn next(&mut self) -> Value {
         self.version += 1;
         denying(&self.scene, &format!("version {}", self.version))
@@ -296,7 +298,8 @@ impl Fleet {
                 .send(Method::PUT, &path, Some(&stored))
                 .await
                 .unwrap();
-            // The update conflicts (409) if the leader has written the status since the chain was read.
+            // The API server refuses the update with 409 if the leader has written the chain's status since the test
+            // read the chain.
             assert!(matches!(reply.status.as_u16(), 200 | 409), "{}", reply.text());
             (reply.status == 200).then_some(())
         })
@@ -346,18 +349,19 @@ impl Fleet {
         self.answers.extend(replica.asking.end().await);
         match end {
             End::Terminated => {
-                // On SIGTERM, the replica closes its connections gracefully and the API server opens new ones, so that
-                // users lose no request.
+                // On SIGTERM, the replica tells the API server to close its connections and answers all requests, so
+                // users lose none.
                 replica.program.terminate().unwrap();
                 let status = replica.program.ended().await.unwrap();
                 assert_eq!(status.code(), Some(0), "{status}");
             }
             End::Killed => {
-                // A kill loses the requests that the replica has accepted, so the users stop first.
+                // When a replica is killed, the requests that it has accepted are lost. So the test stops the users
+                // before that.
                 self.end_users().await;
                 replica.program.kill().await.unwrap();
-                // The API server may lose the first request after the kill too, because it may send the request on a
-                // connection that the kill has closed.
+                // The API server may not know yet that the kill has closed its connection. It then loses the first
+                // request after the kill.
                 let create = self.creation("after-the-kill");
                 until("the API server calls another replica", async || {
                     (create().await.status == 403).then_some(())
@@ -370,7 +374,8 @@ impl Fleet {
         self.add(compiled()).await;
     }
 
-    /// Checks that replicas which have a module in their store wait for a replica that is still downloading it.
+    /// Changes the chain so that it needs a new module. Replicas that have the module must wait for one that downloads
+    /// it slowly.
     async fn wait_for_slow_replica(&mut self) {
         let before = self.version;
         let version = Versions::find().unwrap().module(1);
@@ -422,7 +427,7 @@ impl Fleet {
         self.until_changed().await;
     }
 
-    /// Stops the API server for the duration of the outage, and changes the chain after it is back.
+    /// Stops the API server for the duration of the outage. Changes the chain when the API server runs again.
     async fn go_on_without_api_server(&mut self) {
         self.end_users().await;
         let back = Instant::now() + self.scene.cluster.outage;

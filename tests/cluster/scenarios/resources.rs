@@ -12,34 +12,35 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, pod, validating},
 };
 
-/// The Service that webhook configurations name. Nothing listens there in the scenarios of this module, and the failure
-/// policy `Ignore` lets requests pass.
+/// The name of the Service in webhook configurations. In most scenarios nothing listens there, but requests pass
+/// because the failure policy is `Ignore`.
 pub(super) const SERVICE: &str = "hooks";
 
-/// The API server's path for chains.
+/// The path at the API server that lists chains.
 pub(crate) const CHAINS_PATH: &str = "/apis/admittance.dev/v1alpha1/admissionchains";
 
-/// Returns a chain that denies Pods of the image `bad` with this message.
+/// Returns a chain that denies Pods with the image `bad`. `message` is the message of the denial.
 pub(crate) fn denying(scene: &Scene, message: &str) -> Value {
     let expression = "object.spec.containers.all(c, c.image != 'bad')";
-    // With the default reason, kubectl 1.20 would not print the message of the denial.
+    // kubectl 1.20 prints the message of a denial only for some reasons. `Forbidden` is one of them.
     let rule = json!({"expression": expression, "message": message, "reason": "Forbidden"});
     let stage = json!({"name": "images", "cel": {"validations": [rule]}});
-    // `apiGroups` is left out, because this API server reads `""` as null: it was compiled with a newer version of Go
-    // than it was written for.
+    // The rule has no `apiGroups`: this API server was compiled with a newer version of Go than it was written for, and
+    // reads `""` as null.
     let rules = json!([{"operations": ["CREATE"], "resources": ["pods"]}]);
     validating(chain(&scene.namespace, rules, json!([stage])))
 }
 
-/// Applies documents without client-side validation, because kubectl 1.20 does not know all of their fields. The API
-/// server drops the unknown fields.
+/// Applies documents without kubectl's validation, because kubectl 1.20 does not know some of their fields. The API
+/// server drops these fields.
 async fn apply(cluster: &Cluster, documents: &str) {
     let arguments = ["apply", "--validate=false", "-f", "-"];
     let kubectl = cluster.kubectl().unwrap();
     kubectl.run_with(&arguments, documents).await.unwrap().succeeds();
 }
 
-/// Creates the CustomResourceDefinitions, and grants the rights in the manifests for this configuration.
+/// Creates the CustomResourceDefinitions of Admittance, and grants the rights in the manifests that it prints for this
+/// configuration.
 pub(crate) async fn prepare(cluster: &Cluster, config: &Value) {
     let crds = Admittance::run(["kubernetes", "crds"]).await.unwrap();
     assert_eq!(crds.code, Some(0), "{}", crds.stderr);
@@ -83,7 +84,8 @@ pub(crate) async fn prepare(cluster: &Cluster, config: &Value) {
     }
 }
 
-/// Returns a server that reads chains and Gatekeeper policies from the cluster, with the rights in the manifests.
+/// Starts a server that reads chains and Gatekeeper policies from the cluster. It has exactly the rights that the
+/// printed manifests grant.
 async fn reading(cluster: Arc<Cluster>) -> Scene {
     let mut dialect = json!({"kubernetes": {"webhookConfigurations": {
         "service": format!("{SERVICE}.default"), "failurePolicy": "Ignore",
@@ -91,14 +93,15 @@ async fn reading(cluster: Arc<Cluster>) -> Scene {
     let definitions = json!([{"kubernetes": {"policies": ["Gatekeeper"]}}]);
     let config = json!({"dialect": dialect, "cluster": {}, "definitions": definitions});
     prepare(&cluster, &config).await;
-    // The scene's server reads its certificate from files, so the CA bundle has to come from a file too.
+    // The server reads its certificate from a file. The CA bundle for the webhook configurations then comes from a
+    // file, too.
     dialect["kubernetes"]["webhookConfigurations"]["caBundle"] = json!("certs/ca.pem");
     let kubeconfig = cluster.kubeconfig(User::Admittance);
     let more = json!({"cluster": {"kubeconfig": kubeconfig}, "definitions": definitions});
     Scene::with_dialect(cluster, dialect, more, &[]).await
 }
 
-/// Waits until a condition of a chain is true, and returns the chain's status.
+/// Waits until this condition in the status of a chain is true. Returns the status.
 async fn until_true(scene: &Scene, name: &str, condition: &str) -> Value {
     until(&format!("{condition} of {name}"), async || {
         let status = scene.get(&format!("admissionchain {name}")).await["status"].clone();
@@ -136,7 +139,7 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<Cluster>) {
     until_true(&scene, &name, "Live").await;
     until_refused(&scene, "by a chain").await;
     scene.create(&pod("good", GOOD_IMAGE)).await.succeeds();
-    // kubectl finds the chain by its resource name, its short name and its category.
+    // kubectl accepts the resource's name, its short name and its category for the chain.
     for names in ["admissionchains", "achain", "admittance"] {
         let listed = scene.run(&format!("get {names}")).await.succeeds();
         let has = |text: &str| listed.stdout.contains(text);
@@ -150,7 +153,7 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<Cluster>) {
         .await
         .fails_with(&["spec.stages[0].cel.validations[0].expression"]);
 
-    // The leader maintains the webhook configuration, with the rules of the chain.
+    // The leader writes the rules of the chain into the webhook configuration.
     let rules = async || {
         let output = scene
             .run(&format!(
@@ -204,7 +207,7 @@ pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<Cluster>) {
     let scene = reading(Arc::clone(&cluster)).await;
     scene.register(&Registration::validating("/validate")).await;
     let apply = async |object: Value| {
-        // The API server serves a kind shortly after its CustomResourceDefinition is created.
+        // The API server serves a new kind a moment after its CustomResourceDefinition is created.
         until("what is applied", async || {
             scene.apply(&object).await.succeeded.then_some(())
         })
@@ -235,7 +238,7 @@ pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<Cluster>) {
         },
     }))
     .await;
-    // Gatekeeper would create this kind for a template.
+    // Gatekeeper would create this kind for the template. It does not run here, so the test creates it.
     apply(crd(constraints, "v1beta1", "images", "Images", "Cluster")).await;
     let constraint = json!({
         "apiVersion": format!("{constraints}/v1beta1"),
@@ -247,7 +250,7 @@ pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<Cluster>) {
     until_refused(&scene, "[not-bad] by a constraint").await;
     scene.create(&pod("good", GOOD_IMAGE)).await.succeeds();
 
-    // Deleting a CustomResourceDefinition deletes its objects.
+    // Deleting a CustomResourceDefinition deletes all objects of its kind.
     for name in [
         format!("images.{constraints}"),
         format!("constrainttemplates.{templates}"),

@@ -11,7 +11,7 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, pod, sidecar},
 };
 
-/// Returns a chain for all namespaces that lack a label.
+/// Returns a chain that adds a sidecar to Pods in all namespaces, except those with the label `injection: disabled`.
 fn injection() -> Value {
     let mut stage = sidecar("2.1");
     stage["namespaceSelector"] = json!({
@@ -40,7 +40,8 @@ pub(crate) async fn a_label_turns_a_chain_off(cluster: Arc<Cluster>) {
     until_containers(&scene, "on-again", &["web", "log-agent"]).await;
 }
 
-/// Creates Pods until one has the expected containers, since the server sees a changed namespace after a delay.
+/// Creates Pods until one has the expected containers. The server gets changed labels of a namespace after a short
+/// time.
 async fn until_containers(scene: &Scene, prefix: &str, expected: &[&str]) {
     until("the effect of a namespace's label", async || {
         let name = format!("{prefix}-{}", scene.cluster.number());
@@ -50,7 +51,8 @@ async fn until_containers(scene: &Scene, prefix: &str, expected: &[&str]) {
     .await;
 }
 
-/// The Pod is created right after its namespace, before the server's watch can have reported the namespace.
+/// The Pod is created right after its namespace, of which the server's watch cannot have told yet. The server has to
+/// ask the API server.
 pub(crate) async fn a_new_namespace_is_selected_at_once(cluster: Arc<Cluster>) {
     let access = Scene::cluster_access(&cluster).await;
     let scene = Scene::configured(cluster, access, &[injection()]).await;
@@ -85,7 +87,8 @@ pub(crate) async fn a_new_namespace_is_selected_at_once(cluster: Arc<Cluster>) {
     }
 }
 
-/// Chains that need no labels continue to work; the others fail according to their failure policies.
+/// While the API server is unreachable, chains that need no labels of namespaces work. The other chains fail, and their
+/// failure policies apply.
 pub(crate) async fn the_server_starts_without_the_cluster(cluster: Arc<Cluster>) {
     let plain = chain("plain", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let nobody = json!({

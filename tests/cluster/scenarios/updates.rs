@@ -1,4 +1,5 @@
-//! Changes while Pods are created: no creation fails, and each user sees the versions in order.
+//! Changes of chains, modules and certificates while users create Pods. No creation may fail, and each user must get
+//! the versions in order.
 
 use std::{fs, sync::Arc};
 
@@ -15,7 +16,7 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, image, pod, replace, sidecar},
 };
 
-/// Users who create Pods one after another until they are stopped: one with kubectl, the others directly with the API,
+/// Users who create one Pod after another until they are stopped. One uses kubectl. The others call the API directly,
 /// which is faster.
 pub(super) struct PodCreators {
     creators: Vec<Creator>,
@@ -23,9 +24,9 @@ pub(super) struct PodCreators {
 }
 
 struct Creator {
-    /// The version marks of the user's Pods, oldest first.
+    /// For each Pod that the user has created, the mark of the version that changed it. The oldest Pod comes first.
     marks: watch::Receiver<Vec<String>>,
-    /// The number of Pods, counted from the oldest, whose marks are ignored.
+    /// How many of the oldest Pods are not looked at.
     past: usize,
     task: JoinHandle<()>,
 }
@@ -53,7 +54,7 @@ impl PodCreator {
     }
 }
 
-/// A change is complete after this number of consecutive Pods with the new mark.
+/// A change counts as complete for a user after this many Pods in a row with the new mark.
 const SOME: usize = 5;
 
 impl PodCreators {
@@ -85,7 +86,7 @@ impl PodCreators {
         }
     }
 
-    /// Waits until every user's latest Pods have this mark.
+    /// Waits until the latest Pods of every user have this mark.
     async fn until_all(&mut self, mark: &str) {
         for creator in &mut self.creators {
             let past = creator.past;
@@ -95,23 +96,23 @@ impl PodCreators {
             });
             match timeout(NEVER, all).await {
                 Ok(Ok(_)) => {}
-                // The task that creates Pods has reported an error and ended.
+                // The channel is closed, because the task that creates Pods has reported an error.
                 Ok(Err(_)) => unreachable!("a creation failed before Pods were marked {mark}"),
                 Err(_) => unreachable!("no Pods marked {mark} within {NEVER:?}"),
             }
         }
     }
 
-    /// Waits until every user has created more Pods, all with this mark.
+    /// Waits until every user has created further Pods, and all of these have this mark.
     pub(super) async fn until_more(&mut self, mark: &str) {
         for creator in &mut self.creators {
-            // One more Pod may already be in flight.
+            // Skip one Pod more, whose creation may have begun before this call.
             creator.past = creator.marks.borrow().len() + 1;
         }
         self.until_all(mark).await;
     }
 
-    /// Stops the users, and checks that each saw exactly these marks in this order.
+    /// Stops the users. Checks that the Pods of each user had exactly these marks, in this order.
     pub(super) async fn end(self, expected: &[&str]) {
         self.stop.send_replace(true);
         for creator in self.creators {
@@ -144,9 +145,10 @@ pub(crate) async fn a_changed_definition_takes_effect_between_two_creates(cluste
     creators.end(&[OLD, NEW]).await;
 }
 
-/// The annotation in which the plugin records its changes.
+/// The annotation in which the plugin records what it has changed.
 const STATUS: &str = "sidecar-injector.admittance.dev/status";
-/// An annotation of the same length, which replaces [`STATUS`] in a new version of the plugin.
+/// The annotation that the new version of the plugin uses instead. It has the same length, so that it can replace
+/// [`STATUS`] in the module's bytes.
 const OTHER_STATUS: &str = "sidecar-injector.admittance.dev/second";
 
 fn status_annotation(pod: &Value) -> String {
@@ -160,7 +162,8 @@ fn status_annotation(pod: &Value) -> String {
     .to_owned()
 }
 
-/// The new version of the plugin writes a different annotation from the old version.
+/// The old and the new version of the plugin write different annotations, by which Pods show which version changed
+/// them.
 pub(crate) async fn a_changed_module_takes_effect_between_two_creates(cluster: Arc<Cluster>) {
     let component = Artifacts::find().unwrap().component("sidecar-injector").unwrap();
     let old = fs::read(component).unwrap();
@@ -214,9 +217,9 @@ pub(crate) async fn a_broken_definition_leaves_the_last_good_one(cluster: Arc<Cl
     creators.end(&[OLD, NEW]).await;
 }
 
-/// A new CA replaces the old one in three steps, as operators should do it: the API server trusts both, the server's
-/// certificate changes, and the API server trusts only the new one. The API server reconnects whenever the trusted CAs
-/// change.
+/// A new CA replaces the old one in three steps, as operators should do it. First, the API server trusts both CAs. Then
+/// the server gets its new certificate. Finally, the API server trusts only the new CA. With each change of the trusted
+/// CAs, the API server connects again.
 pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<Cluster>) {
     let mut scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
     let registration = Registration::mutating("/mutate/injection");
@@ -230,14 +233,14 @@ pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<C
     let [first, third] = ["certs", "third"].map(|name| scene.authority(name));
     let both = [first.as_slice(), third.as_slice()].concat();
     scene.register_trusting(&registration, &both).await;
-    // The files change a second time while the server still reads the first change.
+    // The certificate files change again while the server may still read the first change.
     scene.mount("second");
     scene.mount("third");
     until_trusted(&scene, &third).await;
     scene.register_trusting(&registration, &third).await;
     creators.until_more(OLD).await;
 
-    // The server ignores a certificate whose key does not match.
+    // The key does not match this certificate, so the server keeps using the previous one.
     scene.mount_files("third", "second");
     scene
         .program()
@@ -268,11 +271,11 @@ pub(crate) async fn a_server_hands_over_to_another(cluster: Arc<Cluster>) {
     creators.end(&[OLD, NEW]).await;
 }
 
-/// Waits until the server presents a certificate signed by this CA.
+/// Waits until the server presents a certificate that this CA has signed.
 async fn until_trusted(scene: &Scene, authority: &[u8]) {
     let authorities = String::from_utf8(authority.to_vec()).unwrap();
     until("a certificate of the new authority", async || {
-        // A new client has no open connection, so it makes a handshake.
+        // A new client has no open connection, so it gets the certificate that the server presents now.
         let client = Client::trusting(Trust {
             authorities: &authorities,
             identity: None,

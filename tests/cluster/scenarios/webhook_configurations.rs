@@ -19,8 +19,8 @@ use crate::{
 /// The default port of Services in webhook configurations.
 const PORT: u16 = 443;
 
-/// Returns a server that maintains its webhook configurations and issues its own certificate, behind a Service with an
-/// external host.
+/// Returns a server that issues its own certificate and writes its own webhook configurations. They refer to a Service
+/// with an external host, which is this machine.
 async fn keeping(cluster: Arc<Cluster>) -> Scene {
     let config = json!({
         "dialect": {"kubernetes": {"webhookConfigurations": {
@@ -49,7 +49,7 @@ async fn keeping(cluster: Arc<Cluster>) -> Scene {
     scene
 }
 
-/// Creates a Pod with this image. Returns the names of its containers, or the message of the refusal.
+/// Tries to create a Pod with this image. Returns the names of the Pod's containers, or the message of the refusal.
 async fn tried(scene: &Scene, image: &str) -> Result<Vec<String>, String> {
     let arguments = ["create", "--dry-run=server", "--output=json", "-f", "-"];
     let output = scene.with(&arguments, &pod("tried", image)).await;
@@ -124,7 +124,7 @@ pub(crate) async fn the_leader_registers_the_webhooks_of_chains(cluster: Arc<Clu
     creators.until_more(image).await;
     creators.end(&[image]).await;
 
-    // A rule that another client removed is restored.
+    // If another client removes a rule from a webhook configuration, the leader restores it.
     let rules = [
         "--type=json",
         "-p",

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{cluster::Cluster, process::until, rest::Rest};
 
-/// The timeout for the agent's reports and for role bindings to take effect.
+/// How long an agent's report, and a role binding, may take to have an effect.
 const SOON: Duration = Duration::from_secs(30);
 
 async fn status_of(user: &Rest, path: &str) -> u16 {
@@ -35,7 +35,7 @@ pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<Cluster>) {
     let carol = token(&gateway.scene, "carol").await;
     let carol = rest(&gateway.scene, &gateway.scene.url(""), &carol);
     let (pods, secrets) = (gateway.path("pods"), gateway.path("secrets"));
-    // The gateway passes on all requests from Carol, but the cluster has no role binding for her.
+    // Carol may use the cluster according to the gateway, but no role binding in the cluster gives her rights.
     let refused = carol.get(&pods).await.unwrap();
     assert_eq!(refused.status, 403);
     assert!(refused.text().contains("plain.carol"), "{}", refused.text());
@@ -45,11 +45,11 @@ pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<Cluster>) {
     gateway
         .administer("create rolebinding carol --role=secret-reader --user=plain.carol")
         .await;
-    // Carol may now read Secrets, and still nothing else.
+    // The new role binding lets Carol read Secrets, and nothing else.
     until_status(&carol, &secrets, 200).await;
     assert_eq!(status_of(&carol, &pods).await, 403);
 
-    // If the cluster no longer accepts the agent's token, the user gets 502 and not 401.
+    // The cluster rejects the agent's token. The user's token is valid, so the user gets 502 instead of 401.
     gateway
         .administer("delete serviceaccount admittance --namespace=admittance-system")
         .await;
@@ -58,8 +58,8 @@ pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<Cluster>) {
     let message = reply.json().unwrap()["message"].to_string();
     assert!(message.contains("agent"), "{message}");
 
-    // Now the agent gets an account with `cluster-admin`, like the agent of the original BCS, so super users need no
-    // role binding.
+    // Like agents of the original BCS, this agent has an account with `cluster-admin`. Super users then need no role
+    // binding.
     gateway
         .administer("delete clusterrolebinding admittance-system-admittance-agent-cluster-admin")
         .await;
@@ -99,8 +99,8 @@ pub(crate) async fn agents_find_the_addresses_of_api_servers(cluster: Arc<Cluste
         .await;
 }
 
-/// Serves the API at this address, and makes it the only endpoint of the API server. It must not be a loopback address,
-/// which Kubernetes rejects.
+/// Starts a balancer in front of the API server at this address, and makes it the server's only published endpoint.
+/// Kubernetes rejects loopback addresses as endpoints.
 async fn served_at(gateway: &GatewayScene, ip: &str) -> Balancer {
     let server = Balancer::start_at(ip).await;
     server.pass_to(&[gateway.scene.cluster.url()]);

@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 use super::scene::{GatewayScene, identifier, rest, run_command, token};
 use crate::{cluster::Cluster, process::NEVER, scene::Scene};
 
-/// A path that only cluster administrators may list.
+/// The path of the nodes, which alice may not list.
 const NODES: &str = "/api/v1/nodes";
 
 /// Header lines with which a client tries to impersonate another user.
@@ -43,7 +43,7 @@ const LINES: [&str; 17] = [
     "Cookie: token=token-of-admin\r\nX-BCS-User-Token: token-of-admin",
 ];
 
-/// Sends a request head unchanged, and returns the reply.
+/// Sends these bytes as the head of a request, and returns the reply.
 async fn raw(scene: &Scene, head: &str) -> String {
     let authority = scene.authority("certs");
     let mut roots = RootCertStore::empty();
@@ -67,7 +67,7 @@ async fn raw(scene: &Scene, head: &str) -> String {
             let mut buffer = [0; 4096];
             match stream.read(&mut buffer).await {
                 Ok(length) if length > 0 => read.extend_from_slice(&buffer[..length]),
-                // The reply ends when the connection is closed or reading fails.
+                // The connection is closed or broken, so the reply ends here.
                 _ => break,
             }
         }
@@ -76,7 +76,7 @@ async fn raw(scene: &Scene, head: &str) -> String {
     String::from_utf8_lossy(&read).into_owned()
 }
 
-/// Returns whether `read` contains a head and a body of the declared length.
+/// Returns whether a reply is complete: its head, and a body of the length that the head declares.
 fn is_complete(read: &[u8]) -> bool {
     let text = String::from_utf8_lossy(read).to_ascii_lowercase();
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
@@ -104,7 +104,7 @@ pub(crate) async fn no_client_becomes_another_user(cluster: Arc<Cluster>) {
             ),
         )
         .await;
-        // These words show that the API server itself refused the request.
+        // The API server itself refuses the request, and names alice. So the gateway passed the request on as alice's.
         let is_refused =
             reply.starts_with("HTTP/1.1 403") && reply.contains(r#"User \"plain.alice\" cannot list"#);
         assert!(is_refused, "{lines}: {reply}");
@@ -125,7 +125,7 @@ pub(crate) async fn no_client_becomes_another_user(cluster: Arc<Cluster>) {
         assert!(reply.starts_with(&format!("HTTP/1.1 {code}")), "{lines}: {reply}");
     }
 
-    // The attempts are repeated over HTTP/2, where a header may occur more than once.
+    // The attempts are repeated over HTTP/2, whose requests may have several headers with one name.
     let authority = String::from_utf8(gateway.scene.authority("certs")).unwrap();
     let client = Client::over_http2(Trust {
         authorities: &authority,
@@ -191,7 +191,7 @@ pub(crate) async fn no_client_reaches_another_cluster(cluster: Arc<Cluster>) {
         (reply.status.as_u16(), reply.json().unwrap()["kind"].clone())
     };
     let status = json!("Status");
-    // Bob may see the cluster that he created, but it has no agent.
+    // Bob may see the cluster that he has created. Requests to it fail, because it has no agent.
     assert_eq!(
         code(&bob, format!("{other}/version")).await,
         (500, status.clone())

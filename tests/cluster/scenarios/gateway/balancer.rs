@@ -24,7 +24,7 @@ impl Balancer {
     }
 
     pub(super) async fn start_at(ip: &str) -> Self {
-        // Addresses other than loopback exist only if `cargo task cluster`, run as root, has added them.
+        // `cargo task cluster` adds further addresses if it is run by root. Otherwise, only loopback addresses exist.
         let listener = TcpListener::bind((ip, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let gateways: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -52,7 +52,7 @@ impl Balancer {
         format!("https://localhost:{}", self.address.port())
     }
 
-    /// Forwards new connections to these URLs, tried in this order.
+    /// Sets the servers to which new connections are forwarded. The first that accepts the connection gets it.
     pub(super) fn pass_to(&self, urls: &[String]) {
         let gateways = urls.iter().map(|url| url.replace("https://", ""));
         *self.gateways.lock().unwrap() = gateways.collect();
@@ -62,7 +62,7 @@ impl Balancer {
 async fn pass(mut stream: TcpStream, gateways: Vec<String>) {
     for gateway in gateways {
         if let Ok(mut gateway) = TcpStream::connect(gateway).await {
-            // An error means that one side has closed the connection.
+            // Copying fails when one side closes the connection, which is its normal end.
             let _ = copy_bidirectional(&mut stream, &mut gateway).await;
             return;
         }

@@ -11,7 +11,7 @@ use super::{
 use crate::{cluster::Cluster, figures::Row, process::until};
 
 const WATCHES: usize = 1000;
-/// The number of watches opened concurrently. Each causes TLS handshakes in four programs on this machine.
+/// How many watches are opened at the same time. Each causes TLS handshakes in four programs, which share this machine.
 const AT_ONCE: usize = 50;
 
 pub(crate) async fn measure_gateways(cluster: &Arc<Cluster>) -> Vec<Row> {
@@ -31,7 +31,7 @@ pub(crate) async fn measure_gateways(cluster: &Arc<Cluster>) -> Vec<Row> {
     rows
 }
 
-/// The memory of idle watches.
+/// The memory that open watches without events take.
 #[derive(Debug)]
 pub(crate) struct Watched {
     has_tunnel: bool,
@@ -40,7 +40,8 @@ pub(crate) struct Watched {
     agent: u64,
 }
 
-/// Opens watches directly and through a tunnel, each on its own connection.
+/// Opens watches, each on a connection of its own, and measures their memory: with a gateway that connects directly,
+/// and with a tunnel.
 pub(crate) async fn memory_of_watches(cluster: &Arc<Cluster>) -> Vec<Watched> {
     let mut all = Vec::new();
     for has_tunnel in [false, true] {
@@ -75,7 +76,7 @@ pub(crate) async fn memory_of_watches(cluster: &Arc<Cluster>) -> Vec<Watched> {
     all
 }
 
-/// Returns the number of open watches of ConfigMaps, from the API server's metrics.
+/// Returns the number of open watches of ConfigMaps, which the API server counts in its metrics.
 async fn watchers(gateway: &GatewayScene) -> usize {
     let metrics = gateway.scene.rest.get("/metrics").await.unwrap().text();
     let is_of_watches = |line: &&str| {

@@ -24,16 +24,16 @@ use crate::{
 
 const CLIENTS: usize = 8;
 const WATCHES: usize = 20;
-/// The pause of a client after an error.
+/// How long a client waits after an error before it sends the next request.
 const BACKOFF: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Default)]
 struct Tally {
-    /// Objects whose creation was confirmed.
+    /// The names of objects that were reported as created.
     created: Vec<String>,
-    /// Requests that the gateway refused with a `Status`.
+    /// The number of requests that the gateway refused with a `Status`.
     refused: usize,
-    /// Requests whose reply broke off or never came.
+    /// The number of requests without a complete reply.
     broken: usize,
 }
 
@@ -59,7 +59,7 @@ impl Load {
         Self { stop, clients }
     }
 
-    /// Stops the clients, and checks that every confirmed object exists.
+    /// Stops the clients, and checks that every object that was reported as created exists.
     async fn stop(self, gateway: &GatewayScene) -> Tally {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = Tally::default();
@@ -131,7 +131,7 @@ pub(crate) async fn confirmed_objects_survive_a_kill_of_the_agent(cluster: Arc<C
     gateway.start_agent();
     timeout(SOON, gateway.until_reached()).await.unwrap();
     let tally = load.stop(&gateway).await;
-    // Only requests that were in flight during the kill have no complete reply.
+    // At the time of the kill, each client had at most one request in flight. Only these may lack a complete reply.
     assert!(tally.refused > 0 && tally.broken <= CLIENTS, "{tally:?}");
 }
 

@@ -22,11 +22,13 @@ use crate::{
 
 /// A gateway, a cluster with an agent, and the user alice.
 pub(super) struct GatewayScene {
-    /// The scene of the cluster. Its kubectl connects to the API server directly, as the administrator.
+    /// The scene of the cluster behind the gateway. Its kubectl bypasses the gateway and has the rights of the
+    /// administrator.
     pub(super) scene: Scene,
     pub(super) agent: Child,
     has_tunnel: bool,
-    /// The URL that the agent and users connect to: the gateway's, or that of a balancer in front of several gateways.
+    /// The URL to which the agent and users connect. It belongs to the gateway, or to a balancer in front of several
+    /// gateways.
     url: String,
     pub(super) cluster_id: String,
     /// Alice's kubectl, which connects through the gateway.
@@ -39,7 +41,8 @@ pub(super) struct GatewayScene {
 pub(super) struct Setting<'a> {
     pub(super) has_tunnel: bool,
     pub(super) accounts: Value,
-    /// The value of `dialect.gateway.peers`, and the other keys that a gateway with peers needs.
+    /// The content of `dialect.gateway.peers`, through which gateways find each other. Its keys are set only if there
+    /// are several gateways.
     pub(super) peers: Option<Value>,
     pub(super) roles: Option<Value>,
     pub(super) more: Value,
@@ -48,9 +51,9 @@ pub(super) struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// Returns the setup of a single gateway with chains and SQLite.
+    /// Returns the setting of a single gateway with chains, whose database is SQLite.
     pub(super) fn simple(has_tunnel: bool) -> Self {
-        // With a tunnel, the gateway must not connect to the address that the agent reports.
+        // If there is to be a tunnel, the gateway must not be allowed to connect to the API server's address directly.
         let local_servers = if has_tunnel {
             json!([])
         } else {
@@ -72,7 +75,7 @@ impl Setting<'_> {
 fn chains() -> Vec<Value> {
     let pods = core(&["CREATE", "UPDATE"], &["pods"]);
     let mut guard = chain("guard", core(&["CONNECT"], &["pods/exec"]), json!([images()]));
-    // This stage's webhook is unreachable, so every request that its match condition selects is refused.
+    // The webhook of this stage is unreachable. So the stage refuses all requests that its match condition selects.
     guard["spec"]["stages"][0] = json!({
         "name": "no-rm",
         "webhook": {"protocol": "AdmissionReview", "url": "https://127.0.0.1:1/"},
@@ -144,8 +147,8 @@ impl GatewayScene {
         self.agent = agent(&self.scene, &self.url, &self.cluster_id, self.has_tunnel);
     }
 
-    /// Replaces the agent with one that uses the service account in this directory and reports the API server's
-    /// endpoints.
+    /// Stops the agent, and starts one with the service account in this directory. The new agent reports the API
+    /// server's published endpoints.
     pub(super) async fn replace_agent(&mut self, account: &Path) {
         self.agent.kill().await.unwrap();
         let mut command = agent_command(&self.scene, &self.url, &self.cluster_id, self.has_tunnel);
@@ -160,17 +163,17 @@ impl GatewayScene {
             .unwrap();
     }
 
-    /// Runs kubectl as the cluster's administrator, directly at the API server.
+    /// Runs kubectl as the cluster's administrator, without the gateway.
     pub(super) async fn administer(&self, arguments: &str) {
         self.scene.run(arguments).await.succeeds();
     }
 
-    /// Creates a token for a service account, in a directory like the one that a kubelet mounts into Pods.
+    /// Creates a token for a service account. Returns a directory with the files that a kubelet would mount into Pods.
     pub(super) async fn mount(&self, namespace: &str, name: &str) -> PathBuf {
         mount(&self.scene, namespace, name).await
     }
 
-    /// Returns the path of a collection in the scene's namespace at the gateway.
+    /// Returns the path, at the gateway, of the objects of a kind in the scene's namespace.
     pub(super) fn path(&self, collection: &str) -> String {
         let namespace = &self.scene.namespace;
         format!("{}/api/v1/namespaces/{namespace}/{collection}", self.prefix)
@@ -180,7 +183,7 @@ impl GatewayScene {
         self.until_reached_by(&self.rest).await;
     }
 
-    /// Waits until this client can read from the cluster.
+    /// Waits until this client can read from the cluster through the gateway.
     pub(super) async fn until_reached_by(&self, rest: &Rest) {
         let path = format!("{}/version", self.prefix);
         until("an answer of the API server", async || {
@@ -205,12 +208,12 @@ impl GatewayScene {
         self.alice.run_with(&arguments, input).await.unwrap()
     }
 
-    /// Starts alice's kubectl in the scene's namespace, for commands that do not end by themselves.
+    /// Starts alice's kubectl in the scene's namespace, with a command that runs until it is killed.
     pub(super) fn start_kubectl(&self, arguments: &str) -> Running {
         self.alice.start(&self.here(arguments)).unwrap()
     }
 
-    /// Returns kubectl's arguments with the scene's namespace added.
+    /// Returns these arguments of kubectl, preceded by the scene's namespace.
     fn here<'a>(&'a self, arguments: &'a str) -> Vec<&'a str> {
         let here = ["--namespace", &self.scene.namespace];
         here.into_iter().chain(arguments.split(' ')).collect()
@@ -227,7 +230,7 @@ impl GatewayScene {
     }
 }
 
-/// Runs an `admittance` command for the gateway.
+/// Runs an `admittance` command against the gateway's admin API.
 pub(super) async fn run_command(scene: &Scene, line: &str) -> KubectlOutput {
     let server = ["--server".to_owned(), scene.admin_url()];
     let arguments = line.split(' ').map(str::to_owned).chain(server);
@@ -243,7 +246,7 @@ async fn run_admittance(arguments: Vec<String>) -> KubectlOutput {
     }
 }
 
-/// Applies the agent's manifests, and creates the service account directory that a kubelet would mount.
+/// Applies the manifests of the agent, and creates the directory with its service account that a kubelet would mount.
 async fn install(scene: &Scene, url: &str, cluster_id: &str) {
     let (token, ca) = (scene.path("register.token"), scene.path("certs/ca.pem"));
     let line = format!(
@@ -264,7 +267,8 @@ async fn install(scene: &Scene, url: &str, cluster_id: &str) {
         .await
         .unwrap()
         .succeeds();
-    // A controller that does not run here would aggregate these rules into the roles `view` and `edit`.
+    // In a real cluster, a controller would aggregate these rules into the roles `view` and `edit`. No controllers run
+    // here, so the test binds the rules directly.
     let bindings = [("view", "view"), ("edit", "edit"), ("edit", "view")].map(|(group, role)| {
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -317,7 +321,7 @@ async fn mount(scene: &Scene, namespace: &str, name: &str) -> PathBuf {
     directory
 }
 
-/// Starts the agent with the arguments in its Deployment.
+/// Starts the agent as a process, with the arguments that its Deployment has.
 fn agent(scene: &Scene, url: &str, cluster_id: &str, has_tunnel: bool) -> Child {
     let mut command = agent_command(scene, url, cluster_id, has_tunnel);
     command
@@ -360,7 +364,7 @@ pub(super) async fn identifier(scene: &Scene, cluster_id: &str) -> String {
     cluster["identifier"].as_str().unwrap().to_owned()
 }
 
-/// Writes the kubeconfig that the gateway prints for a token, and returns a kubectl that uses it.
+/// Lets the gateway print a kubeconfig for a user's token. Returns a kubectl that uses it.
 async fn kubeconfig(scene: &Scene, url: &str, prefix: &str, token_file: &Path) -> Kubectl {
     let line = format!(
         "kubeconfig {} --gateway {url} --token-file {} --ca {}",
@@ -376,7 +380,7 @@ async fn kubeconfig(scene: &Scene, url: &str, prefix: &str, token_file: &Path) -
     scene.cluster.kubectl_with(&kubeconfig).unwrap()
 }
 
-/// Returns a client of a gateway with this token.
+/// Returns an HTTP client for a gateway that authenticates with this token.
 pub(super) fn rest(scene: &Scene, url: &str, token: &str) -> Rest {
     let authority = String::from_utf8(scene.authority("certs")).unwrap();
     let client = Client::trusting(Trust {

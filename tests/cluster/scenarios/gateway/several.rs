@@ -17,7 +17,7 @@ use crate::{cluster::Cluster, ensemble, mariadb::MariaDb, process::until, scene:
 
 const WATCHES: usize = 10;
 
-/// The database server and the key files that the gateways share.
+/// What the gateways share: a database server, and files with keys.
 struct Shared {
     server: MariaDb,
     directory: TempDir,
@@ -87,7 +87,7 @@ pub(crate) async fn a_second_gateway_replaces_a_killed_one(cluster: Arc<Cluster>
     let status = gateway.scene.program().status().await.unwrap();
     assert_eq!(tunnels(&status), (Some(0), Some(1)), "{status}");
 
-    // The second gateway forwards requests and watches to the first, which has the tunnel.
+    // The agent's tunnel is at the first gateway, so the second one forwards all requests and watches to it.
     gateway.rest = by_second.clone();
     let create = async |name: &str| {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
@@ -101,7 +101,7 @@ pub(crate) async fn a_second_gateway_replaces_a_killed_one(cluster: Arc<Cluster>
     let mut watches = open_watches(&gateway, WATCHES).await;
     first.kill().await.unwrap();
     end_with_errors(&mut watches, WATCHES).await;
-    // The agent reconnects, this time to the second gateway.
+    // The first gateway is killed, so the agent connects to the second one.
     timeout(SOON, gateway.until_reached()).await.unwrap();
     create("through-the-second").await;
     let status = gateway
@@ -116,7 +116,7 @@ pub(crate) async fn a_second_gateway_replaces_a_killed_one(cluster: Arc<Cluster>
         .await
         .succeeds();
 
-    // A new gateway reaches the cluster through the second one.
+    // A third gateway reaches the cluster through the second one, which now has the tunnel.
     drop(first);
     let second = gateway.scene.serve_elsewhere().await;
     let by_third = rest(&gateway.scene, &gateway.scene.url(""), &alice_token);
@@ -132,7 +132,7 @@ pub(crate) async fn gateways_survive_an_outage_of_the_database(cluster: Arc<Clus
     };
     let gateway = GatewayScene::configured(cluster, setting).await;
     shared.server.kill().await.unwrap();
-    // During an outage of the database, a gateway keeps using the data that it last read.
+    // While the database is down, the gateway uses what it last read from it.
     let create = async |name: &str| {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
         let path = gateway.path("configmaps");

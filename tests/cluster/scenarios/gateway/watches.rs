@@ -1,4 +1,4 @@
-//! Watches end only when the user's permission, the token or the connection ends.
+//! Watches last until the user's permission, the user's token or the connection ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +22,8 @@ pub(crate) async fn watches_stay_open(cluster: Arc<Cluster>) {
     watching.join_all().await;
 }
 
-/// Opens a watch with an event every few seconds, and another whose first event comes after `limit`.
+/// Opens two watches for the time `limit`: one gets an event every few seconds, and the other gets its first event at
+/// the end.
 async fn watch_for(gateway: &GatewayScene, limit: Duration) {
     let create = async |name: String, kind: &str| {
         let object = json!({
@@ -34,7 +35,7 @@ async fn watch_for(gateway: &GatewayScene, limit: Duration) {
     };
     create("busy-0".to_owned(), "busy").await;
     create("idle-0".to_owned(), "idle").await;
-    // The initial list in the output proves that the watch misses no later event.
+    // A watch first prints the existing objects. Once they are printed, it reports every later change.
     let start = |kind: &str| {
         gateway.start_kubectl(&format!(
             "get configmaps --selector=kind={kind} --watch --output=name"
@@ -59,7 +60,7 @@ async fn watch_for(gateway: &GatewayScene, limit: Duration) {
 pub(crate) async fn a_hundred_watches_end_with_their_token(cluster: Arc<Cluster>) {
     let gateway = GatewayScene::start(cluster, true).await;
     let mut watches = open_watches(&gateway, WATCHES).await;
-    // Other requests are answered while the watches are open.
+    // While all these watches are open, other requests are answered.
     for _ in 0..20 {
         gateway.run("get configmaps").await.succeeds();
     }
@@ -67,10 +68,10 @@ pub(crate) async fn a_hundred_watches_end_with_their_token(cluster: Arc<Cluster>
     end_with_errors(&mut watches, WATCHES).await;
 }
 
-/// Running watches. A watch results in a reply if the API server ended it, and otherwise in an error.
+/// The tasks of open watches. A task ends with a reply if the API server ended the watch, and otherwise with an error.
 pub(super) type Watches = JoinSet<Result<admittance_tests::Reply, admittance_tests::Error>>;
 
-/// Opens watches for names that do not exist, so that they have no events.
+/// Opens watches for a label that no object has, so that they get no events.
 pub(super) fn watch(gateway: &GatewayScene, count: usize) -> Watches {
     let path = gateway.path("configmaps?watch=true&timeoutSeconds=600&labelSelector=kind=none");
     let mut watches = JoinSet::new();
@@ -81,7 +82,7 @@ pub(super) fn watch(gateway: &GatewayScene, count: usize) -> Watches {
     watches
 }
 
-/// Opens watches, and waits until the gateway has received all of them.
+/// Opens watches without events, and waits until the gateway has all of them.
 pub(super) async fn open_watches(gateway: &GatewayScene, count: usize) -> Watches {
     let watches = watch(gateway, count);
     until("the watches", async || {
@@ -93,8 +94,8 @@ pub(super) async fn open_watches(gateway: &GatewayScene, count: usize) -> Watche
     watches
 }
 
-/// Checks that each watch soon ends with an error: it breaks off, or is refused if the API server had not answered it
-/// yet.
+/// Checks that all these watches end soon, each with an error: it is cut off, or refused if the API server had not
+/// answered it yet.
 pub(super) async fn end_with_errors(watches: &mut Watches, count: usize) {
     let ended = async {
         let mut ended = 0;
