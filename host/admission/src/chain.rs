@@ -12,8 +12,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use crate::{Outline, Request, Rule, Scope, Stage, UnknownKeyword, keywords};
 
-/// An ordered list of stages, and the rules for the requests that pass through them. A host may use its own type `S`
-/// for stages.
+/// An ordered list of stages, and rules that select requests for them. A host may use its own type `S` for stages.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Chain<S = Stage> {
@@ -91,8 +90,7 @@ keywords!(Phase, "phase": Mutating = "Mutating", Validating = "Validating");
 pub enum Selection {
     /// All chains.
     All,
-    /// The chains of a phase: those with a namespace (scope `Namespaced`), those without one (`Cluster`), or both
-    /// (`Any`).
+    /// The chains of a phase: those with a namespace (scope `Namespaced`), those without (`Cluster`), or both (`Any`).
     Phase(Phase, Scope),
     /// The chain with this name in a phase.
     Chain(Phase, String),

@@ -27,7 +27,7 @@ pub struct OciReference {
     digest: Option<Digest>,
 }
 
-/// The error for an invalid reference, with the problem and the fix.
+/// The reason why a text is not a valid reference to a module, with the fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {problem}: {fix}")]
 pub struct InvalidReference {
@@ -163,9 +163,8 @@ impl ModuleReference {
     /// The environment variable that names the directory of the stock plugins.
     pub const STOCK_DIRECTORY: &str = "ADMITTANCE_PLUGINS";
 
-    /// Returns the location of the stock plugin with this name: in the directory that the environment variable
-    /// [`STOCK_DIRECTORY`](Self::STOCK_DIRECTORY) names or, if it is unset, in the directory `plugins` next to the
-    /// program.
+    /// Returns the location of the stock plugin with this name. It is in the directory that the environment variable
+    /// [`STOCK_DIRECTORY`](Self::STOCK_DIRECTORY) names or, if that is unset, in `plugins` next to the program.
     pub fn stock(name: &str) -> Self {
         let directory = env::var_os(Self::STOCK_DIRECTORY)
             .map(PathBuf::from)
@@ -180,8 +179,8 @@ impl ModuleReference {
         (*self == Self::stock(&name)).then_some(name)
     }
 
-    /// Returns the reference as definitions contain it. A stock plugin is written as `stock:` and its name, because its
-    /// path differs between machines.
+    /// Returns the reference as definitions contain it: a stock plugin without its path, which differs between
+    /// machines.
     pub fn portable(&self) -> String {
         match self.stock_name() {
             Some(name) => format!("stock:{name}"),

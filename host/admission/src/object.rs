@@ -55,9 +55,9 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// Fails in these cases: the text is not UTF-8 or not one JSON object; it is nested too deeply, or has a number or
-    /// an escape that is out of range; or `apiVersion`, `kind` or `metadata` occurs twice. Parsers disagree about
-    /// duplicates, so they are not safe.
+    /// Fails if the text is not UTF-8 or not one JSON object; if it is nested too deeply, or has a number or an escape
+    /// that is out of range; or if `apiVersion`, `kind` or `metadata` occurs twice, because parsers disagree about
+    /// duplicates.
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         let text = std::str::from_utf8(text.as_ref())?;
         let head = Head::read(text)?;
@@ -83,12 +83,11 @@ impl Object {
         }))
     }
 
-    /// Parses a JSON object as [`parse`](Self::parse) does, and refuses duplicate keys on every level, because parsers
-    /// disagree about them.
+    /// Parses a JSON object as [`parse`](Self::parse) does, and refuses duplicate keys on every level.
     ///
     /// # Errors
     ///
-    /// Fails as [`parse`](Self::parse) does, and when a key is duplicated.
+    /// Fails as [`parse`](Self::parse) does, and when a key is duplicated, because parsers disagree about duplicates.
     pub fn parse_unique(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         let object = Self::parse(text)?;
         unique_keys(object.text())?;
@@ -189,7 +188,7 @@ impl Object {
         self.head().is_ambiguous
     }
 
-    /// Returns `metadata.labels`.
+    /// Returns the object's labels, from `metadata.labels`.
     pub fn labels(&self) -> &Labels {
         &self.head().labels
     }

@@ -184,12 +184,12 @@ impl Patch {
         Self(vec![Arc::new(Part { operations, size })])
     }
 
-    /// Returns whether the patch has no operations.
+    /// Returns whether the patch has no operations, so that it changes nothing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the number of operations.
+    /// Returns the number of operations in the patch.
     pub fn len(&self) -> usize {
         self.0.iter().map(|part| part.operations.len()).sum()
     }
@@ -207,8 +207,7 @@ impl Patch {
         self.0.iter().map(|part| part.size).sum()
     }
 
-    /// Estimates how many bytes are read and written when the patch is applied to an object of this size. The object
-    /// itself is not needed.
+    /// Estimates, without the object, how many bytes are read and written to apply the patch to an object of this size.
     pub fn work(&self, object: usize) -> usize {
         let is_copy = |operation: &&Operation| matches!(operation.action, Action::Copy(_));
         // Each `copy` operation can double the object's size.
@@ -282,8 +281,7 @@ impl Patch {
         )
     }
 
-    /// Returns this patch followed by the operations of `other`. The paths in `other` are relative to the value at
-    /// `place`.
+    /// Returns this patch followed by the operations of `other`, whose paths are relative to the value at `place`.
     #[must_use]
     pub fn followed_by(&self, other: &Self, place: &crate::Pointer) -> Self {
         let place = place.segments();
@@ -353,7 +351,7 @@ impl fmt::Display for Patch {
 }
 
 impl PartialEq for Patch {
-    /// Patches are equal if their JSON texts are.
+    /// Compares the JSON texts of two patches.
     fn eq(&self, other: &Self) -> bool {
         self.to_string() == other.to_string()
     }
@@ -378,8 +376,7 @@ mod tests {
             ("/items/0", "/items/2/name", true),
             ("/items/-", "/items/2/name", true),
             ("/other/0", "/items/2/name", false),
-            // The name of this member looks like an array index, so the function answers `true` by mistake. This only
-            // costs a comparison.
+            // This member's name looks like an array index, so the function errs. This only costs a comparison.
             ("/metadata/0", "/metadata/name", true),
         ] {
             assert_eq!(reaches(path, place), expected, "{path} {place}");

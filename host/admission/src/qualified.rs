@@ -5,8 +5,7 @@
 pub const NAME_PART_LENGTH: usize = 63;
 
 /// Returns whether this text may be the last part of a qualified name in Kubernetes: at most 63 letters, digits, `-`,
-/// `_` and `.`, with a letter or digit at both ends. Keys of audit annotations and names of match conditions are
-/// qualified names.
+/// `_` and `.`, with a letter or digit at both ends. Keys of audit annotations must be such names.
 pub fn is_name_part(text: &str) -> bool {
     let inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let at_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);

@@ -31,8 +31,7 @@ pub struct Request {
     pub namespace: Option<String>,
     /// The user who sent the request to the control plane.
     pub user: UserInfo,
-    /// The object that the client sent, with the changes of the stages called so far; `None` if the request has no new
-    /// object.
+    /// The client's object with the changes of the stages called so far; `None` if the request has no new object.
     pub object: Option<Object>,
     /// The object that the control plane has stored before the request; `None` if there is none.
     pub old_object: Option<Object>,
@@ -53,7 +52,7 @@ pub struct Request {
 /// The front end at which a request arrived, for the decision log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrontEnd {
-    /// The name of the dialect, such as `kubernetes`, `bcs` or `rest`.
+    /// The name of the front end's dialect, such as `kubernetes`, `bcs` or `rest`.
     pub dialect: Option<Arc<str>>,
     /// The address on which the front end listens.
     pub listener: Option<Arc<str>>,
@@ -72,8 +71,7 @@ impl FrontEnd {
 }
 
 impl Request {
-    /// Creates a request with a new UID, without user and objects. Its identity fields and spelling are those of
-    /// Kubernetes.
+    /// Creates a request with a new UID and with Kubernetes' identity fields and spelling, without user and objects.
     pub fn new(operation: Operation, kind: GroupVersionKind, resource: GroupVersionResource) -> Self {
         Self {
             uid: Uid::fresh(),
@@ -146,7 +144,7 @@ impl Request {
         Some(request)
     }
 
-    /// Replaces the object, and sets name and namespace from its `metadata`.
+    /// Replaces the request's object, and sets the request's name and namespace from the object's `metadata`.
     pub fn with_object(mut self, object: Object) -> Self {
         let head = object.head();
         self.name = head.name.clone().unwrap_or_default();
@@ -156,8 +154,7 @@ impl Request {
     }
 }
 
-/// The kind and resource as the client requested them. They differ from the request's if the control plane has
-/// converted the object.
+/// The client's kind and resource. They differ from the request's if the control plane has converted the object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requested {
     /// The kind of the object that the client sent.
@@ -248,9 +245,9 @@ impl FromStr for Operation {
 pub struct GroupVersionKind {
     /// The API group; empty for the core group, and for control planes without groups.
     pub group: String,
-    /// The version, such as `v1` or `v4`.
+    /// The version in the API group, such as `v1` or `v4`.
     pub version: String,
-    /// The kind, such as `Pod` or `application`.
+    /// The name of the kind, such as `Pod` or `application`.
     pub kind: String,
 }
 
@@ -273,8 +270,7 @@ impl GroupVersionKind {
         }
     }
 
-    /// Guesses the resource of this kind: the plural in lower case. Without discovery, Kubernetes guesses in the same
-    /// way.
+    /// Guesses the resource of this kind: the plural in lower case. Kubernetes does so without discovery.
     pub fn guess_resource(&self) -> GroupVersionResource {
         let singular = self.kind.to_ascii_lowercase();
         let resource = match singular.as_str() {
@@ -315,9 +311,9 @@ fn write_qualified(f: &mut fmt::Formatter<'_>, [group, version, name]: [&str; 3]
 pub struct GroupVersionResource {
     /// The API group; empty for the core group, and for control planes without groups.
     pub group: String,
-    /// The version, such as `v1` or `v4`.
+    /// The version in the API group, such as `v1` or `v4`.
     pub version: String,
-    /// The plural in lower case, such as `pods` or `applications`.
+    /// The plural name of the resource in lower case, such as `pods` or `applications`.
     pub resource: String,
 }
 
@@ -331,7 +327,7 @@ impl fmt::Display for GroupVersionResource {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UserInfo {
-    /// The user name.
+    /// The name of the user.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub username: String,
     /// The user's identifier from the authenticator.
@@ -340,7 +336,7 @@ pub struct UserInfo {
     /// The groups of the user.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// Additional attributes from the authenticator, by key.
+    /// Additional attributes of the user from the authenticator, by key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, Vec<String>>,
 }

@@ -1,6 +1,5 @@
-//! Reads and writes AdmissionReviews, the messages between kube-apiserver and its webhooks. When kube-apiserver calls
-//! the program, it reads requests and writes responses. When the program calls webhooks, it writes requests and reads
-//! responses.
+//! Reads and writes AdmissionReviews, the messages between kube-apiserver and its webhooks. The program receives them
+//! from kube-apiserver, as a webhook; and it sends them to webhooks, in place of kube-apiserver.
 
 pub(crate) mod request;
 pub(crate) mod response;
@@ -17,8 +16,7 @@ pub struct Review {
 }
 
 impl Review {
-    /// Returns whether no hook is called for the request's resource, such as a webhook configuration. The request is
-    /// then allowed unchanged.
+    /// Returns whether the request is allowed unchanged because no hook is called for its resource.
     pub fn is_never_hooked(&self) -> bool {
         self.request.resource.is_never_hooked()
     }

@@ -18,11 +18,9 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
         let shared = if is_of_group { group.chars().count() } else { 0 };
         let length = text.chars().count() - shared;
         let other = lowercase.chars().count() - shared;
-        // In a group, one different letter is always allowed. So a name with a single letter is similar to every other
-        // such name of its group.
+        // In a group, one difference is always allowed, so that names of a single letter are similar to each other.
         let allowed = (2 * length.max(other) / 5).max(usize::from(is_of_group));
-        // The edit distance is at least the difference of the two lengths. If that is too large, the distance need not
-        // be computed.
+        // The edit distance is at least the difference of the two lengths, so it need not be computed here.
         if length.abs_diff(other) > allowed {
             return None;
         }
@@ -31,8 +29,7 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
     });
     let mut near: Vec<(usize, String, T)> = measured.collect();
     near.sort_by(|(a, one, _), (b, other, _)| (a, one).cmp(&(b, other)));
-    // If names have a long common prefix, all of them are similar. So only names within twice the smallest distance are
-    // kept.
+    // Names with a long common prefix are all similar. So only names within twice the smallest distance are kept.
     let best = near.first().map_or(0, |(distance, ..)| *distance);
     near.retain(|(distance, ..)| *distance <= 2 * best);
     near.into_iter().map(|(_, _, name)| name).collect()

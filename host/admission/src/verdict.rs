@@ -46,8 +46,7 @@ impl Response {
         self
     }
 
-    /// The maximum total size of the audit annotations of a response in bytes, with their keys and values.
-    /// kube-apiserver has no limit.
+    /// The maximum total size of the keys and values of a response's audit annotations, in bytes.
     pub const MAX_ANNOTATIONS: usize = 16 << 10;
 
     /// The maximum number of audit annotations of a response. Each annotation becomes a line in the log.
@@ -120,12 +119,11 @@ pub enum Verdict {
 #[non_exhaustive]
 pub struct Denial {
     code: u16,
-    /// A machine-readable word in CamelCase, which may be empty.
+    /// The reason for the denial, as a word in CamelCase for programs; may be empty.
     pub reason: String,
     /// The message of the denial, for people.
     pub message: String,
-    /// Whether the message names the policy that denied the request. If so, the client gets the message without the
-    /// names of stage and chain.
+    /// Whether the message names the policy that denied the request. If so, clients do not see the stage and the chain.
     pub names_policy: bool,
     /// Details for programs, such as `causes` and `retryAfterSeconds` in Kubernetes' `Status.details`; may be empty.
     /// Only clients that get a Kubernetes `Status` receive them.

@@ -219,8 +219,7 @@ async fn a_namespace_selector_compares_the_same_labels_as_kube_apiserver() {
     };
     let own = json!({"which": "own"});
     let old = json!({"which": "old"});
-    // (row, request, object, old object, namespaces whose labels are looked up, value of the label `which` that the
-    // selector compares)
+    // (row, request, object, old object, namespaces that are looked up, value of the label that the selector sees)
     let table = [
         (
             "C8.1",

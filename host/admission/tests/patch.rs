@@ -301,12 +301,11 @@ fn operation() -> impl Strategy<Value = Value> {
         (pointer(), value()).prop_map(|(path, value)| json!({"op": "add", "path": path, "value": value})),
         (pointer(), value()).prop_map(|(path, value)| json!({"op": "replace", "path": path, "value": value})),
         (pointer(), value()).prop_map(|(path, value)| json!({"op": "test", "path": path, "value": value})),
-        // The root is never removed: the crate `json-patch` would turn the document into null, whereas it is an error
-        // in this program.
+        // Removing the root is an error in this program, but turns the document into null in the crate `json-patch`.
         pointer()
             .prop_filter("not the root", |path| !path.is_empty())
             .prop_map(|path| json!({"op": "remove", "path": path})),
-        // A value is never moved to its own path: the crate `json-patch` refuses that, whereas this program allows it.
+        // Moving a value to its own path is allowed in this program, but refused by the crate `json-patch`.
         (pointer(), pointer())
             .prop_filter("another place", |(from, path)| !from.is_empty() && from != path)
             .prop_map(|(from, path)| json!({"op": "move", "from": from, "path": path})),
@@ -317,8 +316,7 @@ fn operation() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Applies random patches, and compares the results with those of the crate `json-patch`, which works on whole
-    /// trees.
+    /// Applies random patches. The results must be those of the crate `json-patch`, which works on whole trees.
     #[test]
     fn a_patch_has_the_same_result_as_with_json_patch(
         document in value().prop_filter("an object", Value::is_object),
@@ -338,8 +336,7 @@ proptest! {
         }
     }
 
-    /// Both this program and the crate `json-patch` must get the second object when they apply the computed patch to
-    /// the first.
+    /// The crate `json-patch` must get the second object, too, when it applies the computed patch to the first.
     #[test]
     fn the_patch_between_two_objects_turns_one_into_the_other(
         before in value().prop_filter("an object", Value::is_object),
@@ -386,8 +383,7 @@ fn a_patch_that_needs_too_much_work_is_refused() {
         assert_eq!(error.kind(), FailureKind::OutputTooLarge, "{case}: {error}");
         assert!(error.to_string().len() < 300, "{case}: {error}");
     }
-    // The first operation replaces the long text with a short one. The remaining operations read little, so the patch
-    // is within the limits.
+    // The first operation replaces the long text, so the remaining operations read little.
     let patch = Patch::parse(Value::from(sets).to_string()).unwrap();
     patch.apply(&spacious).unwrap();
     let mut value = json!({"op": "add", "path": "/b", "value": "y".repeat(17 << 20)});
@@ -403,8 +399,7 @@ fn a_patch_that_needs_too_much_work_is_refused() {
     assert!(error.to_string().len() < 300, "a message has its limit");
 }
 
-/// The operations change the ends of large arrays, or members of large objects. The size of the array or object must
-/// not slow them down.
+/// Changes at the ends of a large array, and of members of a large object, must not take longer because it is large.
 #[test]
 fn large_arrays_and_objects_are_changed_in_linear_time() {
     let members: serde_json::Map<String, Value> = (0..200_000).map(|i| (format!("k{i}"), 1.into())).collect();
@@ -430,8 +425,7 @@ fn large_arrays_and_objects_are_changed_in_linear_time() {
     assert_eq!(value["map"]["n2499"], 4);
 }
 
-/// The patch moves values into each other until JSON parsers could not read the result. It must be refused without a
-/// stack overflow.
+/// The moves nest values too deeply for JSON parsers. They must be refused without a stack overflow.
 #[test]
 fn moves_that_nest_too_deeply_are_refused() {
     let mut operations = Vec::new();
@@ -469,8 +463,7 @@ fn a_patch_that_adds_a_value_with_duplicate_keys_is_refused() {
     assert!(Patch::parse(twice).is_err());
 }
 
-/// A patch with one operation for each difference would exceed the limit of operations. A single operation replaces the
-/// whole object instead.
+/// One operation for each difference would be too many operations, so one operation replaces the whole object.
 #[test]
 fn the_patch_between_very_different_objects_replaces_the_whole_object() {
     let many = |value: i64| Object::parse(json!({"list": vec![value; 20_000]}).to_string()).unwrap();

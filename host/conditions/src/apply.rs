@@ -1,5 +1,4 @@
-//! Writes the result of a mutation's expression as JSON, which is an object to apply or a JSON Patch, and applies it to
-//! the request's object.
+//! Writes the result of a mutation's expression as JSON (an object to apply, or a JSON Patch), and applies it.
 
 use admittance_admission::{Deadline, Failure, FailureKind, Patch, PatchError};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -23,8 +22,8 @@ const DEADLINE_INTERVAL: usize = 64 << 10;
 
 /// Writes the result of a mutation's expression as JSON.
 ///
-/// Values share their parts, so a short expression may have a very long result. Therefore the length and the deadline
-/// are checked during writing.
+/// Values share their parts, so a short expression may have a very long result. Therefore length and deadline are
+/// checked.
 pub(crate) struct Writer {
     text: String,
     limit: usize,
@@ -108,8 +107,7 @@ impl Writer {
     }
 
     fn string(&mut self, text: &str) -> WriteResult {
-        // Each piece of the text is escaped on its own, so that writing can stop at the limit before the whole text is
-        // escaped.
+        // The text is escaped piece by piece, so that writing can stop when the limit is reached.
         self.push("\"")?;
         let mut rest = text;
         while !rest.is_empty() {

@@ -37,8 +37,7 @@ pub(crate) struct Checked {
     pub(crate) expression: Expression,
     pub(crate) kind: Type,
     pub(crate) uses: Uses,
-    /// The maximum nesting during the evaluation. It includes the expressions of the policy's variables, which are
-    /// evaluated inside.
+    /// The maximum nesting during the evaluation, in which the policy's variables are evaluated, too.
     pub(crate) height: usize,
     /// The values that the expression of a mutation sets; empty for other expressions.
     pub(crate) set_values: Vec<SetValue>,
@@ -80,8 +79,7 @@ pub(crate) struct Checker<'s> {
     scope: &'s Scope,
     /// The variables of the macros that enclose the current expression, outermost first.
     locals: Vec<(String, Type)>,
-    /// The item types of the list literals, by the ID of the list's node. The arguments of `format` are checked against
-    /// them.
+    /// The item types of list literals, by the ID of the list's node, for checking the arguments of `format`.
     items: HashMap<u64, Type>,
     uses: Uses,
     set_values: Vec<SetValue>,
@@ -367,8 +365,8 @@ impl<'s> Checker<'s> {
         Ok((Expression::Call(function, checked.into()), kind))
     }
 
-    /// Checks a call in a Kyverno policy that sends a request or looks up objects. If the policy has a namespace, it
-    /// may look up objects only there.
+    /// In a Kyverno policy, checks a call that sends a request or looks up objects. A policy with a namespace may look
+    /// up objects only there.
     fn check_kyverno_call(
         &mut self,
         node: u64,
@@ -403,8 +401,7 @@ impl<'s> Checker<'s> {
     }
 }
 
-/// Evaluates the conversion of a constant during compilation. If the conversion fails, the expression is refused, as in
-/// kube-apiserver.
+/// Evaluates the conversion of a constant during compilation. As in kube-apiserver, it must not fail.
 fn convert_constant(
     node: u64,
     function: &Function,

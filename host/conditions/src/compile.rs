@@ -13,8 +13,7 @@ use crate::{
 
 /// The maximum length of an expression, in bytes.
 pub(crate) const MAX_LENGTH: usize = 16 << 10;
-/// The stack size of the thread that parses an expression, in bytes. It is several times the largest need; unused pages
-/// take no memory.
+/// The stack size of the parser's thread in bytes, several times the largest need. Unused pages take no memory.
 const STACK: usize = 64 << 20;
 
 pub(crate) fn compile(source: &str, scope: &Scope, wanted: &[Type]) -> Result<Checked, ConditionError> {

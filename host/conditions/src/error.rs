@@ -87,8 +87,7 @@ impl ConditionFailure {
         &self.failed
     }
 
-    /// Returns the messages of all failed conditions in kube-apiserver's wording: without names, and in brackets if
-    /// there are several.
+    /// Returns the messages of all failed conditions as in kube-apiserver: without names, and several in brackets.
     pub fn message(&self) -> String {
         let messages: Vec<&str> = self.failed.iter().map(|failed| failed.message.as_str()).collect();
         match messages.as_slice() {

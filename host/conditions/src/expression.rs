@@ -100,7 +100,7 @@ pub(crate) struct Each {
     pub(crate) range: Expression,
     /// The index of the macro's first variable in the list of the variables of all enclosing macros.
     pub(crate) slot: usize,
-    /// Whether the macro has two variables.
+    /// Whether the macro has two variables, such as a key and a value.
     pub(crate) pairs: bool,
     pub(crate) test: Option<Expression>,
     /// The expression for the result of each item; `None` if the macro only tests items.

@@ -50,8 +50,7 @@ pub(crate) struct Function {
     name: &'static str,
     signatures: Vec<Signature>,
     implementations: Vec<Implementation>,
-    /// The index of the function's argument that is a regular expression. If that argument is a literal, it is compiled
-    /// together with the expression.
+    /// The index of the argument that is a regular expression. If it is a literal, it is compiled with the expression.
     pub(crate) pattern: Option<usize>,
 }
 
@@ -109,8 +108,7 @@ impl Library {
         }
     }
 
-    /// Returns the names of the functions with this call style. Operators are left out: their names do not begin with a
-    /// letter.
+    /// Returns the names of the functions with this call style. The names of operators do not begin with a letter.
     fn names(&self, style: Style) -> impl Iterator<Item = &'static str> {
         let functions = match style {
             Style::Global => &self.globals,

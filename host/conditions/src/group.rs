@@ -48,8 +48,7 @@ impl PartialEq for GroupExpression {
     }
 }
 
-/// The maximum nesting of operators. The parser balances a chain such as `a() && b() && c()`, so a long chain is not
-/// nested deeply.
+/// The maximum nesting of operators. The parser balances a chain `a() && b() && ...`, so a long chain is not deep.
 const MAX_DEPTH: usize = 64;
 
 fn formula(node: &IdedExpr, members: &[&str], depth: usize) -> Result<Formula, Mistake> {

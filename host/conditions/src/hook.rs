@@ -51,8 +51,7 @@ keywords!(Action, "validation action": Deny = "Deny", Warn = "Warn", Audit = "Au
 pub struct Binding {
     /// The system whose wording the policy's responses have, with the names that appear in them.
     pub wording: Wording,
-    /// The actions that are taken if the policy finds an object invalid. In a native chain, the request is always
-    /// denied.
+    /// The actions that are taken if the policy finds an object invalid. A native chain always denies the request.
     pub actions: Vec<Action>,
     /// The failure policy for errors in expressions. A native chain uses the stage's failure policy instead.
     pub failure_policy: FailurePolicy,
@@ -92,8 +91,7 @@ pub enum Wording {
     },
 }
 
-/// A Kyverno exception that does not exempt a request: the policy still decides, but with a list of allowed images and
-/// values.
+/// A Kyverno exception that does not exempt a request. The policy decides, but with lists of allowed images and values.
 #[derive(Debug, PartialEq)]
 pub struct Allowance {
     /// The time at which the exception expires.
@@ -122,8 +120,7 @@ pub struct PolicyHook {
 }
 
 impl PolicyHook {
-    /// Creates the hook of a policy. Its expressions check permissions with the authorizer, and its parameters are read
-    /// from the cluster.
+    /// Creates the hook of a policy. Its expressions call the authorizer. Parameters are read from the cluster.
     pub fn new(
         policy: Arc<Policy>,
         binding: Binding,
@@ -296,8 +293,7 @@ impl PolicyHook {
             .map_err(|error| format!("namespace {name}: {error}"))
     }
 
-    /// Returns the response to a request whose Namespace cannot be read: a denial under any failure policy, as in
-    /// kube-apiserver.
+    /// Returns the response if the Namespace cannot be read: a denial under any failure policy, as in kube-apiserver.
     fn without_namespace(&self, request: &Request, why: String) -> Result<Response, Failure> {
         match &self.binding.wording {
             Wording::Kubernetes { policy, binding }
@@ -337,16 +333,14 @@ impl PolicyHook {
         variables.with_exceptions(texts(|known| &known.images), texts(|known| &known.values))
     }
 
-    /// Returns whether all match conditions of the policy are true. The inner error describes the conditions that
-    /// failed.
+    /// Returns whether all match conditions of the policy are true. The inner error describes the failed ones.
     async fn applies(&self, inputs: Inputs<'_>) -> Result<Result<bool, Objection>, Failure> {
         let policy = &*self.policy;
         if policy.conditions.is_empty() {
             return Ok(Ok(true));
         }
         let variables = self.variables(inputs);
-        // The policy's variables are passed for the match conditions of Kyverno policies. Those of Kubernetes' policies
-        // cannot use variables.
+        // Only the match conditions of Kyverno policies use the policy's variables. Kubernetes' policies cannot.
         let mut machine = Machine::new(&variables, &policy.definitions, TOTAL_COST, inputs.deadline);
         match first_false(&mut machine, &policy.conditions, self.sources(inputs.request)).await {
             Ok(first_false) => Ok(Ok(first_false.is_none())),

@@ -52,8 +52,7 @@ pub use policy::{DenialReason, Policy, PolicyCompiler, PolicyExpression, Role, V
 pub use schema::{Components, ObjectSchema};
 pub use structure::Structure;
 
-/// The cost limit of all conditions of a stage together. kube-apiserver has the same limit for the conditions of a
-/// webhook.
+/// The cost limit of all conditions of a stage together. kube-apiserver has it for the conditions of a webhook.
 const TOTAL_COST: u64 = 2_500_000;
 
 /// A compiled match condition of a stage or policy.
@@ -161,8 +160,7 @@ impl CelConditions {
     }
 }
 
-/// Returns the name of the first condition that is false; `None` if all are true. If none is false and some failed, the
-/// error has those that failed.
+/// Returns the name of the first condition that is false. If none is false, the error has the conditions that failed.
 async fn first_false<'a>(
     machine: &mut Machine<'a>,
     conditions: &'a [MatchCondition],

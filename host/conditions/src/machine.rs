@@ -51,8 +51,7 @@ pub(crate) struct Machine<'a> {
 struct Meter {
     cost: u64,
     limit: u64,
-    /// The error for exceeding `limit`. It says whether the limit is that of one expression, or what is left for all
-    /// expressions together.
+    /// The error for exceeding `limit`, which is the limit of one expression, or of all expressions together.
     exceeded: Halt,
     asked: u64,
     next_deadline_check: u64,
@@ -103,8 +102,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Charges the cost of an operation. This is called before the operation runs, so that an expensive one can be
-    /// refused.
+    /// Charges the cost of an operation before it runs, so that an expensive operation can be refused.
     pub(crate) fn charge(&mut self, cost: u64) -> Result<(), Fault> {
         let meter = &mut self.meter;
         meter.cost = meter.cost.saturating_add(cost);

@@ -23,8 +23,7 @@ pub struct Policy {
     pub conditions: Vec<MatchCondition>,
     /// The expressions that must be true for the request to be allowed.
     pub validations: Vec<Validation>,
-    /// The audit annotations of the policy: a key, and an expression that returns a string, or null to add no
-    /// annotation.
+    /// The audit annotations: a key, and an expression that returns a string, or null to add no annotation.
     pub audit_annotations: Vec<(String, PolicyExpression)>,
     /// The expressions that change the object, in the order in which they are applied.
     pub mutations: Vec<PolicyExpression>,
@@ -37,8 +36,7 @@ pub struct Validation {
     pub expression: PolicyExpression,
     /// The message of the denial. If it is missing, the denial has a message with the expression.
     pub message: Option<String>,
-    /// An expression that returns the message of the denial. If its result is empty, too long or has several lines,
-    /// `message` is used instead.
+    /// An expression that returns the message. `message` is used if its result is empty, too long or has several lines.
     pub message_expression: Option<PolicyExpression>,
     /// The reason for the denial, which determines the HTTP status.
     pub reason: DenialReason,
@@ -51,7 +49,7 @@ pub enum DenialReason {
     Unauthorized,
     /// The HTTP status 403.
     Forbidden,
-    /// The HTTP status 422.
+    /// The HTTP status 422, for an object that is not valid.
     #[default]
     Invalid,
     /// The HTTP status 413.
@@ -163,8 +161,7 @@ impl PolicyCompiler {
         self
     }
 
-    /// Compiles a match condition of the policy. It may use `params`. In a Kyverno policy, it may use the policy's
-    /// variables, too.
+    /// Compiles a match condition, which may use `params` and, in a Kyverno policy, the policy's variables.
     ///
     /// # Errors
     ///
@@ -184,12 +181,11 @@ impl PolicyCompiler {
         Ok(condition)
     }
 
-    /// Compiles an expression of the policy. It may use the variables that were defined before.
+    /// Compiles an expression of the policy, which may use the variables that were defined before.
     ///
     /// # Errors
     ///
-    /// Returns an error for invalid syntax, an unknown name, a wrong type, or a result whose type does not suit the
-    /// role.
+    /// Returns an error for invalid syntax, an unknown name, a wrong type, or a result that the role does not allow.
     pub fn compile(&mut self, role: Role, text: &str) -> Result<PolicyExpression, ConditionError> {
         let wanted = match role {
             Role::Variable => vec![],
@@ -229,8 +225,7 @@ impl PolicyCompiler {
         });
     }
 
-    /// Declares `variables.name` without a value, so that later expressions can be checked. The policy cannot be
-    /// evaluated then.
+    /// Declares `variables.name` without a value, to check later expressions. The policy then cannot be evaluated.
     pub fn declare(&mut self, name: &str) {
         if let Some(variables) = &mut self.scope.variables {
             variables.push(DeclaredVariable {
@@ -280,8 +275,7 @@ impl Policy {
         self.uses.authorizer
     }
 
-    /// Returns whether an expression of the policy reads the request's Namespace, which must be looked up in the
-    /// cluster.
+    /// Returns whether an expression of the policy reads the request's Namespace, which must be looked up.
     pub fn uses_namespace(&self) -> bool {
         self.uses.namespace
     }

@@ -20,8 +20,7 @@ const MOST_REFERENCES: usize = 64;
 pub struct ObjectSchema(pub(crate) Type);
 
 impl ObjectSchema {
-    /// Returns the CEL type of a kind's objects from their schema; `None` if the schema does not list the objects'
-    /// fields.
+    /// Returns the CEL type of a kind's objects from their schema; `None` if the schema does not list the fields.
     pub fn new(kind: &str, schema: &Json) -> Option<Self> {
         Components::new(&Map::new()).object(kind, schema)
     }
@@ -45,8 +44,7 @@ impl<'a> Components<'a> {
         }
     }
 
-    /// Returns the CEL type of a kind's objects from their schema; `None` if the schema does not list the objects'
-    /// fields.
+    /// Returns the CEL type of a kind's objects from their schema; `None` if the schema does not list the fields.
     pub fn object(&mut self, kind: &str, schema: &Json) -> Option<ObjectSchema> {
         let Type::SchemaObject(found) = self.of_schema(kind, schema) else {
             return None;
@@ -64,8 +62,7 @@ impl<'a> Components<'a> {
         Structure::of_schema(kind, schema, self.schemas)
     }
 
-    /// Returns the CEL type of the value at this path, which has this schema. If several types are possible, the result
-    /// is dynamic.
+    /// Returns the CEL type of a value with this schema, at this path. If several types are possible, it is dynamic.
     fn of_schema(&mut self, path: &str, schema: &Json) -> Type {
         let is_true = |name: &str| schema.get(name) == Some(&Json::Bool(true));
         let open = [
@@ -110,8 +107,7 @@ impl<'a> Components<'a> {
         }
     }
 
-    /// Returns the CEL type of the schema to which a reference leads. The type is dynamic if the schema is missing or
-    /// refers to itself.
+    /// Returns the CEL type of the schema in a reference. It is dynamic if the schema is missing or refers to itself.
     fn referred(&mut self, reference: &str) -> Type {
         let name = reference
             .strip_prefix("#/components/schemas/")
@@ -138,8 +134,7 @@ fn declared(name: String, fields: BTreeMap<String, Type>) -> Type {
     Type::SchemaObject(Arc::new(SchemaObject { name, fields }))
 }
 
-/// Returns the reference to another schema, which is either the field `$ref` or, if the schema has a default, the only
-/// item of `allOf`.
+/// Returns the reference to another schema, from `$ref` or, if there is a default, from the only item of `allOf`.
 pub(crate) fn reference(schema: &Json) -> Option<&str> {
     let only = || match schema.get("allOf")?.as_array()?.as_slice() {
         [only] => only.get("$ref"),

@@ -67,8 +67,7 @@ enum Node {
         /// The name of the map's type, such as `PodSpec`; empty if the type has no name.
         name: Box<str>,
         fields: BTreeMap<Box<str>, Field>,
-        /// The index of the node for the values of keys that are not declared fields; `None` if such keys are not
-        /// allowed.
+        /// The node of the values under keys that are not declared fields; `None` if such keys are not allowed.
         values: Option<usize>,
         /// Whether server-side apply can only replace the map as a whole.
         atomic: bool,
@@ -155,8 +154,7 @@ impl<'s> Cursor<'s> {
         }
     }
 
-    /// Returns the node of a list's items; for nested lists, that of the innermost list. If the node is not a list,
-    /// returns the node itself.
+    /// Returns the node of a list's items, or of the innermost list's items; any other node is returned itself.
     fn items_or_self(self) -> Self {
         match self.node {
             Node::List { .. } => self.items().items_or_self(),

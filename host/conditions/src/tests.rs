@@ -331,8 +331,7 @@ async fn a_permission_check_fails_if_the_authorizer_fails_or_does_not_reply() {
 #[tokio::test]
 async fn the_third_call_of_the_authorizer_exceeds_the_cost_limit() {
     let rules = Rules::default();
-    // The expression calls the authorizer three times, but the cost limit of an expression allows two calls, as in
-    // kube-apiserver.
+    // As in kube-apiserver, the cost limit of an expression allows two calls of the authorizer. This one makes three.
     let three = conditions(&[(
         "three",
         "['a', 'b', 'c'].exists(verb, authorizer.path('/x').check(verb).allowed())",

@@ -28,7 +28,7 @@ pub(crate) enum Value<'a> {
     Bytes(Arc<[u8]>),
     List(List<'a>),
     Map(Map<'a>),
-    /// A duration in nanoseconds.
+    /// A duration, as its number of nanoseconds.
     Duration(i64),
     Timestamp(OffsetDateTime),
     Type(&'static str),
@@ -305,8 +305,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns whether it is an error to compare the value with a value of another type. It is for the types of
-    /// Kubernetes' libraries.
+    /// Returns whether comparing the value with another type is an error, as for types of Kubernetes' libraries.
     pub(crate) fn is_only_equal_to_its_kind(&self) -> bool {
         matches!(
             self,

@@ -39,8 +39,7 @@ impl Uses {
     }
 }
 
-/// The values of the global variables in one evaluation. Objects are borrowed from the request. The values of other
-/// variables are created once.
+/// The values of the global variables in one evaluation. Objects are borrowed from the request.
 #[derive(Debug)]
 pub(crate) struct Variables<'a> {
     object: Option<&'a Object>,
@@ -123,8 +122,7 @@ fn tree(object: Option<&Object>) -> Value<'_> {
     object.map_or(Value::Null, |object| Value::from_tree(object.value()))
 }
 
-/// The fields from which a record is created. As in an AdmissionReview, empty fields are absent: `has` is false for
-/// them, and selecting them fails.
+/// The fields of a record. As in an AdmissionReview, empty fields are absent, so that `has` is false for them.
 struct Fields<'a>(Vec<(Value<'a>, Value<'a>)>);
 
 impl<'a> Fields<'a> {

@@ -29,7 +29,7 @@ impl ClusterKind {
         }
     }
 
-    /// Returns the group and version, such as `v1` or `apps/v1`.
+    /// Returns the group and version of the kind, such as `v1` or `apps/v1`.
     pub fn api_version(&self) -> &str {
         &self.api_version
     }
@@ -49,8 +49,7 @@ impl ClusterKind {
         Self::new(AUTHORIZATION, ANY_ACCESS)
     }
 
-    /// Returns whether this kind stands for an access review of any user, so that its grant lets a plugin check the
-    /// permissions of any user.
+    /// Returns whether a grant of this kind lets a plugin check the permissions of any user.
     pub(crate) fn is_any_access(&self) -> bool {
         self.api_version == AUTHORIZATION && self.kind == ANY_ACCESS
     }
@@ -127,7 +126,7 @@ pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// Selects objects of a kind to list. Default: all objects.
+/// Selects the objects of a kind that a plugin lists. Default: all objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClusterQuery {
@@ -135,8 +134,7 @@ pub struct ClusterQuery {
     pub namespace: Option<String>,
     /// The labels of the objects, as the text of a selector: `app in (web),!canary`. Empty selects all objects.
     pub label_selector: String,
-    /// The fields of the objects that the plugin gets. A reader may return objects with more fields, because the
-    /// sandbox removes them.
+    /// The fields of the objects that the plugin gets. A reader may return more, because the sandbox removes the rest.
     pub fields: FieldMask,
     /// The maximum number of objects on a page; `None` lists all.
     pub limit: Option<NonZeroU32>,

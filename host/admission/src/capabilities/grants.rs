@@ -11,8 +11,7 @@ use crate::{
 /// The capabilities that a stage grants its plugin, and the limits of these capabilities. Default: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
-    /// The kinds of resources that the plugin may read. If one of them is the kind of an access review, the plugin may
-    /// check permissions.
+    /// The kinds of resources that the plugin may read. With the kind of an access review, it may check permissions.
     pub cluster: BTreeSet<ClusterKind>,
     /// The only namespace whose objects the plugin may read. `None` allows all namespaces and cluster-scoped objects.
     pub namespace: Option<Arc<str>>,
@@ -24,7 +23,7 @@ pub struct Grants {
     pub environment: BTreeMap<String, String>,
 }
 
-/// An error in the text of a grant.
+/// The reason why a text is not a valid grant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidGrant {
     /// The text does not have the form `CAPABILITY=GRANT`.
@@ -33,13 +32,13 @@ pub enum InvalidGrant {
          environment=NAME=VALUE"
     )]
     Form(String),
-    /// The text does not name a kind of resource.
+    /// The text of a grant for `cluster` does not name a kind of resource.
     #[error(transparent)]
     Cluster(#[from] InvalidClusterKind),
-    /// The text is not an origin.
+    /// The text of a grant for `http` is not an origin.
     #[error(transparent)]
     Http(#[from] InvalidHttpOrigin),
-    /// The text is not a registry.
+    /// The text of a grant for `images` is not a registry.
     #[error(transparent)]
     Images(#[from] InvalidImageGrant),
 }
@@ -76,8 +75,7 @@ impl Grants {
     }
 
     /// Describes each of these grants that `allowed` does not include, and names the configuration key that would allow
-    /// it, such as `allow.cluster`. Environment variables need no permission, because they give a plugin nothing but
-    /// their values.
+    /// it, such as `allow.cluster`. Environment variables need no permission, because they reveal only their values.
     pub fn not_included_in(&self, allowed: &Self) -> Vec<(String, &'static str)> {
         let Self {
             cluster,

@@ -77,9 +77,9 @@ impl FromStr for HttpOrigin {
 pub struct HttpGrant {
     /// The server that receives the requests.
     pub origin: HttpOrigin,
-    /// The allowed methods in upper case; empty allows all.
+    /// The granted HTTP methods in upper case; an empty set grants all methods.
     pub methods: BTreeSet<String>,
-    /// The allowed paths; empty allows all.
+    /// The granted paths; an empty list grants all paths.
     pub paths: Vec<PathPrefix>,
     /// The non-public networks in which the addresses of the origin's host name may be.
     pub networks: Vec<IpNet>,
@@ -102,8 +102,7 @@ impl From<HttpOrigin> for HttpGrant {
 
 impl HttpGrant {
     /// Returns the first of `grants` that allows the request. Otherwise the error is a message that says which grant is
-    /// missing and how to add it. In this message, `sender` names the sender of the request, and `list` the configured
-    /// list of grants.
+    /// missing and how to add it. In the message, `sender` names the request's sender, and `list` the configured list.
     pub fn find_granting<'a>(
         grants: &'a [Self],
         origin: &HttpOrigin,
@@ -177,12 +176,10 @@ impl FromStr for PathPrefix {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let url = Url::parse("https://host").and_then(|host| host.join(text));
-        // The URL parser has normalized the paths of requests. A prefix that is not normalized could not match them, so
-        // it is refused.
+        // The URL parser has normalized the paths of requests, so only a normalized prefix can match them.
         let is_path = url.is_ok_and(|url| url.path() == text && text.starts_with('/'));
         let prefix = Self(text.to_owned());
-        // A prefix that servers could decode in several ways would not include any path, not even itself. It is
-        // refused.
+        // A prefix that servers could decode in several ways would not include any path, not even itself.
         if is_path && prefix.includes(text) {
             Ok(prefix)
         } else {
@@ -211,7 +208,7 @@ pub trait HttpSender: fmt::Debug + Send + Sync + 'static {
     ) -> Result<HttpResponse, HttpError>;
 }
 
-/// A request that a plugin sends.
+/// An HTTP request that a plugin sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpRequest {
@@ -219,9 +216,9 @@ pub struct HttpRequest {
     pub method: String,
     /// The absolute URL. It has the granted origin, and neither user information nor a fragment.
     pub url: Url,
-    /// The names and values of the headers, as the plugin wrote them.
+    /// The names and values of the request's headers, as the plugin wrote them.
     pub headers: Vec<(String, String)>,
-    /// The body; empty if there is none.
+    /// The body of the request; empty if there is none.
     pub body: Vec<u8>,
 }
 
@@ -263,9 +260,8 @@ impl HttpRequest {
         Ok((Self::new(method, url), origin))
     }
 
-    /// Sends the request, and records the response if there is a recorder. The caller has checked that `grant` allows
-    /// the request. The timeout is nine tenths of the time until the deadline, so that the hook can still decide
-    /// without a response.
+    /// Sends the request, which `grant` must allow. Records the response if there is a recorder. The timeout is nine
+    /// tenths of the time until the deadline, so that the hook can still decide without a response.
     ///
     /// # Errors
     ///
@@ -293,8 +289,7 @@ const URL_MAX: usize = 16 << 10;
 /// The part of the time until a hook's deadline after which its HTTP request times out.
 const TIME_FOR_REQUESTS: f64 = 0.9;
 
-/// The HTTP requests that Kyverno policies may send. The host's configuration grants them, because a policy cannot
-/// grant itself requests.
+/// The HTTP requests that the host's configuration lets Kyverno policies send. A policy cannot grant itself requests.
 #[derive(Clone, Debug)]
 pub struct PolicyHttp {
     /// The granted requests, which every Kyverno policy may send.
@@ -303,15 +298,15 @@ pub struct PolicyHttp {
     pub sender: Arc<dyn HttpSender>,
 }
 
-/// The response to a plugin's request.
+/// The response to an HTTP request of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpResponse {
     /// The HTTP status of the response, which may be an error.
     pub status: u16,
-    /// The names and values of the headers.
+    /// The names and values of the response's headers.
     pub headers: Vec<(String, String)>,
-    /// The whole body.
+    /// The whole body of the response.
     pub body: Vec<u8>,
 }
 
@@ -326,7 +321,7 @@ impl HttpResponse {
     }
 }
 
-/// The reason why a plugin's request got no response.
+/// The reason why a plugin's HTTP request got no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
     /// The host cannot send requests, for this reason.
@@ -336,7 +331,7 @@ pub enum HttpError {
     #[error("invalid request: {0}")]
     Invalid(String),
     #[error("unreachable: {0}")]
-    /// The connection failed, for this reason.
+    /// The connection to the server failed, for this reason.
     Unreachable(String),
     /// The server did not respond by the deadline.
     #[error("no answer in time")]
@@ -344,8 +339,7 @@ pub enum HttpError {
     /// The response is larger than this many bytes.
     #[error("the answer is larger than {0} bytes")]
     TooLarge(u64),
-    /// Neither the stage nor the configuration grants the request. The hook's call ends with the failure
-    /// `capability-denied`.
+    /// Neither stage nor configuration grants the request. The hook's call ends with the failure `capability-denied`.
     #[error("{0}")]
     Denied(String),
     /// The host has no file descriptors or no memory left. The hook's call ends with the failure `overloaded`.

@@ -8,8 +8,7 @@ use url::{Host, Url};
 
 use crate::{Digest, ModuleReference, OciReference};
 
-/// Reads container images for plugins. Before each call, the sandbox checks that the stage grants the image. It waits
-/// for the call until the deadline.
+/// Reads images for plugins. Before each call, the sandbox checks that the stage grants the image.
 #[async_trait]
 pub trait ImageReader: fmt::Debug + Send + Sync + 'static {
     /// Returns the manifest of an image, or its index.

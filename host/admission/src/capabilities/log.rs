@@ -55,14 +55,12 @@ struct CallNotes {
 }
 
 tokio::task_local! {
-    /// The notes of the stage that this task is calling. A task that calls no stage, such as a comparison with a
-    /// candidate plugin, has none.
+    /// The notes of the stage that this task is calling. A task that calls no stage has none.
     static CURRENT: Arc<Mutex<CallNotes>>;
 }
 
 /// Changes the notes of the stage that this task is calling. Does nothing if this task is calling no stage.
 fn change(change: impl FnOnce(&mut CallNotes)) {
-    // An error means that this task is calling no stage, so that there are no notes to change.
     let _ = CURRENT.try_with(|notes| change(&mut notes.lock()));
 }
 
@@ -96,8 +94,7 @@ pub(crate) fn with_current_notes<F: Future>(future: F) -> impl Future<Output = F
     CURRENT.scope(CURRENT.try_with(Arc::clone).unwrap_or_default(), future)
 }
 
-/// Runs the call of a stage's hook. Returns the call's output, its log lines, and whether the stage's candidate plugin
-/// decided.
+/// Runs the call of a stage's hook. Returns its output, its log lines, and whether the stage's candidate decided.
 pub(crate) async fn with_notes<F: Future>(mode: Mode, call: F) -> (F::Output, Vec<LogLine>, bool) {
     let notes = Arc::new(Mutex::new(CallNotes {
         is_audit: mode == Mode::Audit,

@@ -9,8 +9,7 @@ use crate::{ClusterKind, HttpAnswer};
 const ENTRIES: usize = 256;
 const BYTES: usize = 1 << 20;
 
-/// The responses that plugins received from servers and the control plane during one admission request. Clones share
-/// the recording.
+/// The responses that plugins received during one admission request. Clones share the recording.
 #[derive(Clone, Debug, Default)]
 pub struct ResponseRecorder(Arc<Mutex<RecordedResponses>>);
 
@@ -22,8 +21,7 @@ pub struct RecordedResponses {
     pub http: Vec<HttpAnswer>,
     /// Whether a plugin looked up an object or checked a permission.
     pub looked_up: bool,
-    /// The objects that lookups of plugins returned, with their kinds, as JSON. An allowed action is recorded as a role
-    /// and a role binding.
+    /// The objects that plugins looked up, as JSON. An allowed action is recorded as a role and a role binding.
     pub objects: Vec<(ClusterKind, Arc<str>)>,
     /// The number of responses and objects that were left out of the recording, because it has reached its limits.
     pub missed: usize,
@@ -51,8 +49,7 @@ impl RecordedResponses {
         }
     }
 
-    /// Reserves space in the recording for an entry of this size in bytes. If the entry does not fit, counts it as
-    /// missed and returns `false`.
+    /// Reserves space in the recording for an entry of this size in bytes. If it does not fit, counts it as missed.
     pub(super) fn make_room(&mut self, size: usize) -> bool {
         let entries = self.http.len() + self.objects.len();
         let fits = entries < ENTRIES && self.bytes.saturating_add(size) <= BYTES;

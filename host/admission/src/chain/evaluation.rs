@@ -19,14 +19,13 @@ use crate::{
 
 use self::audit::Audit;
 
-/// Provides the namespace labels and permissions that decide whether a stage is called for a request. Lives as long as
-/// the request.
+/// Provides what decides whether a stage is called for a request. Lives as long as the request.
 #[derive(Clone, Copy, derive_more::Debug)]
 #[debug("EvaluationSources {{ .. }}")]
 pub struct EvaluationSources<'a> {
-    /// The source of namespace labels.
+    /// The source of the namespace labels that selectors compare.
     pub namespaces: &'a dyn NamespaceSource,
-    /// The authorizer for match conditions.
+    /// The authorizer that match conditions call.
     pub authorizer: &'a dyn Authorizer,
 }
 
@@ -60,8 +59,7 @@ pub(crate) struct StageInChain<'a> {
 /// A mutating stage that is called a second time if the object changed after its first turn.
 struct ReinvokedStage<'a> {
     entry: StageInChain<'a>,
-    /// The object's revision after the stage's first turn. The stage is called again if the object's final revision
-    /// differs.
+    /// The object's revision after the stage's first turn. If the final revision differs, the stage is called again.
     revision: u64,
     /// The stage's index in the list of audits; `None` unless the stage has the mode `Audit`.
     audit: Option<usize>,
@@ -94,7 +92,7 @@ impl Evaluation {
 
     /// Passes the request through all stages of these chains, without checking the chains' rules. The mutating chains
     /// are called first, in this order. Next, mutating stages are reinvoked, and then all validating stages are called
-    /// concurrently. After a refusal, a stage is not called, and just gets its row in the trace.
+    /// concurrently. After a refusal, the remaining stages only get a row in the trace.
     ///
     /// A mutating stage is called a second time if it asks for reinvocation, was called in the first round, and the
     /// object changed afterwards. A stage that is reinvoked by itself is called again after its own change, too. As in

@@ -16,8 +16,7 @@ pub struct Exception {
     pub rules: Vec<Rule>,
     /// The namespaces of the exempt objects. An empty list matches all objects.
     pub namespaces: Vec<Glob>,
-    /// The names of the exempt objects, or the prefixes from which the control plane generates names. An empty list
-    /// matches all objects.
+    /// The names of the exempt objects, or the beginnings of generated names. An empty list matches all objects.
     pub names: Vec<Glob>,
     /// The names of the exempt users. An empty list matches all users.
     pub users: Vec<Glob>,

@@ -1,5 +1,4 @@
-//! Lets stages see an object that the control plane will generate, such as a Pod, instead of the request's object, such
-//! as a Deployment.
+//! Lets stages see the object that the control plane will generate, such as the Pod of a Deployment.
 
 use std::{any::Any, fmt, ptr, sync::Arc};
 
@@ -8,13 +7,11 @@ use parking_lot::Mutex;
 
 use crate::{Deadline, EvaluationSources, Failure, Request, Rule};
 
-/// Generates an object from a request's object, as the control plane will do later. For example, it generates the Pod
-/// of a Deployment. Stages see the generated object instead of the request's. `admittance-mutation` implements this for
-/// Gatekeeper.
+/// Generates an object from a request's object, as the control plane will do later, such as the Pod of a Deployment.
+/// Stages see the generated object instead. `admittance-mutation` implements this for Gatekeeper.
 #[async_trait]
 pub trait ObjectGenerator: Any + fmt::Debug + Send + Sync {
-    /// Returns the rules of this generator. It generates an object only for a request that matches at least one of
-    /// them.
+    /// Returns the rules of this generator. A request must match one of them for an object to be generated.
     fn generators(&self) -> &[Rule];
 
     /// Returns whether this and the other generator always make equal objects from equal requests.
@@ -39,8 +36,7 @@ impl PartialEq for dyn ObjectGenerator {
     }
 }
 
-/// The objects generated so far, which all stages share. A key is the memory addresses of the generator and the
-/// request.
+/// The objects generated so far, for all stages. A key is the memory addresses of the generator and the request.
 #[derive(Default)]
 pub(crate) struct Generated(Mutex<Vec<((usize, usize), Option<Arc<Request>>)>>);
 

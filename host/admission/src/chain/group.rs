@@ -82,8 +82,7 @@ fn decided(
 }
 
 /// A hook that combines the verdicts of its members, which are hooks. Members are called one after the other, at most
-/// once for a request, and only if the formula depends on them. The response has the warnings and audit annotations of
-/// all called members.
+/// once for a request, and only if the formula depends on them. The response has the notes of all called members.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Group {{ formula: {formula:?}, .. }}")]
 pub struct Group {
@@ -119,8 +118,7 @@ impl Group {
 
     fn denied(&self, answers: &[Option<MemberAnswer>]) -> Denial {
         let mut denial = self.denial.clone();
-        // Details that exceed their limit are dropped entirely. So that the group's details do not, each cause is
-        // shortened to its share.
+        // Details that exceed their limit are dropped entirely, so each cause is shortened to its share of the limit.
         let most = Denial::MAX_DETAILS / 2 / self.members.len().max(1);
         for ((name, _), answer) in self.members.iter().zip(answers) {
             let mut message = match answer {
@@ -174,8 +172,8 @@ impl Hook for Group {
         };
         match allowed {
             Some(true) => {
-                // Some members failed, but the group's verdict does not depend on them. Operators find their failures
-                // in the audit annotations.
+                // The verdict does not depend on the members that failed. Operators find the failures in the
+                // annotations.
                 for ((name, _), answer) in self.members.iter().zip(&answers) {
                     if let Some(MemberAnswer::Failed(failure)) = answer {
                         let key = format!("{name}.failure");

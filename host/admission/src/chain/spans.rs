@@ -9,8 +9,7 @@ use crate::{
     chain::{evaluation::StageInChain, stage_turn::ResponseNotes},
 };
 
-/// The tracing target of the spans of chains and stages. The spans have the level `DEBUG`, and cost nothing unless
-/// enabled.
+/// The tracing target of the spans of chains and stages. They have the level `DEBUG`, and cost nothing unless enabled.
 pub const SPANS: &str = "admittance::otel";
 
 /// The span of the chain whose stages are being called.

@@ -8,9 +8,9 @@ use crate::{
 #[derive(Clone, derive_more::Debug)]
 #[debug("Stage {{ spec: {spec:?}, .. }}")]
 pub struct Stage {
-    /// The settings of the stage.
+    /// The settings of this stage.
     pub spec: StageSpec,
-    /// The hook that is called.
+    /// The hook that gives the verdict of this stage.
     pub hook: Arc<dyn Hook>,
 }
 
@@ -32,8 +32,7 @@ pub struct StageSpec {
     pub object_selector: LabelSelector,
     /// Conditions on the request, which must all be true for the hook to be called.
     pub match_conditions: MatchConditions,
-    /// Stages of other chains that take precedence over this stage. If one of them selects a request, this stage's hook
-    /// is not called.
+    /// Stages of other chains that take precedence. If one of them selects a request, this stage's hook is not called.
     pub yields_to: Vec<Arc<Precedence>>,
     /// The exceptions from the stage. The hook is not called for a request that matches any of them.
     pub exceptions: Vec<Arc<Exception>>,
@@ -45,18 +44,16 @@ pub struct StageSpec {
     pub mode: Mode,
     /// The side effects of calling the hook.
     pub side_effects: SideEffects,
-    /// Whether the hook is called again when the object changed after its call.
+    /// Whether the stage's hook is called again when the object changed after its call.
     pub reinvocation: Reinvocation,
-    /// Whether the hook is called a second time even if only its own call changed the object. Policies in
-    /// kube-apiserver behave so.
+    /// Whether the hook is called again even after only its own change, as policies are in kube-apiserver.
     pub reinvoked_by_itself: bool,
     /// The message of the stage's denials. The hook's own message becomes a cause in the details.
     pub message: Option<Arc<str>>,
     /// Whether the hook's denial messages name the policy. If so, clients get these messages without the names of stage
     /// and chain. If several such stages deny a request, their messages are joined, one per line.
     pub denials_name_policy: bool,
-    /// Whether an operator has temporarily disabled the stage, so that its hook is not called. This cannot be set in a
-    /// stage's definition.
+    /// Whether an operator has disabled the stage for some time, so that its hook is not called.
     pub is_disabled: bool,
 }
 
@@ -100,8 +97,7 @@ impl StageSpec {
         }
     }
 
-    /// Returns whether the match conditions of the stage or of its exceptions may check permissions with the
-    /// authorizer.
+    /// Returns whether match conditions of the stage or of its exceptions may call the authorizer.
     pub fn uses_authorizer(&self) -> bool {
         let of_exceptions = self.exceptions.iter();
         let mut all = of_exceptions.map(|exception| &exception.match_conditions);
@@ -171,8 +167,7 @@ impl SideEffects {
     }
 }
 
-/// Whether a mutating stage's hook is called again when the object changed after its call, as in Kubernetes'
-/// `reinvocationPolicy`.
+/// Whether a mutating stage's hook is called again when the object changed later, as in `reinvocationPolicy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Reinvocation {
     /// The hook is called once.

@@ -154,8 +154,7 @@ impl StageTurn<'_> {
         if let Ok(Some(reason)) = unselected {
             return Ok(Some((reason, None)));
         }
-        // An exception exempts a request even if the checks above failed, so their failure is reported after the
-        // exceptions.
+        // An exception exempts a request even if the checks above failed, so exceptions come before that failure.
         if let Some(exception) = self.exception(stage).await {
             return Ok(Some((SkipReason::Exception, Some(exception))));
         }

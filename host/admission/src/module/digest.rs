@@ -41,8 +41,7 @@ impl Digest {
         }
     }
 
-    /// Computes one digest of several texts. Their lengths are included, so that `["a", "b"]` and `["ab"]` have
-    /// different digests.
+    /// Computes one digest of several texts with their lengths: the digests of `["a", "b"]` and `["ab"]` differ.
     pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hasher = Sha256::new();
         for part in parts {

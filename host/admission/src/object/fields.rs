@@ -129,8 +129,7 @@ impl Fields {
         Ok(true)
     }
 
-    /// Appends the selected part of a member or element, after a separator and `before`. Appends nothing if no part is
-    /// selected.
+    /// Appends the selected part of a member or element, if there is one, after a separator and `before`.
     fn write_after(&self, before: &str, value: &RawValue, out: &mut String) -> Result<(), serde_json::Error> {
         let start = out.len();
         if !out.ends_with(['{', '[']) {

@@ -18,20 +18,19 @@ use crate::{
 /// The fields of an object that selectors and front ends use. A field is `None` if it is absent or not a string.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// `apiVersion`.
+    /// The object's `apiVersion`.
     pub api_version: Option<String>,
-    /// `kind`.
+    /// The object's `kind`.
     pub kind: Option<String>,
-    /// `metadata.name`.
+    /// The object's `metadata.name`.
     pub name: Option<String>,
-    /// `metadata.namespace`.
+    /// The object's `metadata.namespace`.
     pub namespace: Option<String>,
     /// The labels in `metadata.labels`, without those whose value is not a string.
     pub labels: Labels,
     /// Whether the object has a field `metadata` that is an object.
     pub has_metadata: bool,
-    /// Whether a key that identifies the object occurs twice or in a wrong spelling. Always `false` if the head was not
-    /// read from text.
+    /// Whether a key that identifies the object occurs twice or in a wrong spelling. Only a text can be ambiguous.
     pub(crate) is_ambiguous: bool,
 }
 
@@ -52,8 +51,7 @@ impl Head {
         Self::skim(raw.get()).map_or_else(|| Self::read(raw.get()), Ok)
     }
 
-    /// Reads the head of a text that is valid JSON, and skips other values. Returns `None` if the text is not an
-    /// object, or must be read strictly.
+    /// Reads the head of a valid JSON text quickly; `None` if the text is not an object, or must be read strictly.
     fn skim(text: &str) -> Option<Self> {
         let (mut api_version, mut kind, mut metadata) = (None, None, None);
         let mut is_ambiguous = false;
@@ -192,8 +190,7 @@ fn skip(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns the text after the end of a string; `None` if the string is not closed, or has an escape `\u`, which must be
-/// read strictly.
+/// Returns the text after a string; `None` if the string is not closed, or has an escape `\u` to be read strictly.
 fn after_string(mut rest: &[u8]) -> Option<&[u8]> {
     loop {
         let at = memchr::memchr2(b'"', b'\\', rest)?;
@@ -267,8 +264,7 @@ struct Metadata(Option<Head>);
 /// The members of a JSON object that are strings. Empty if the value is not an object.
 struct TextMap(Labels);
 
-/// Implements a visitor that accepts every type of JSON value, and uses some types. Values of the other types are
-/// checked and dropped.
+/// Implements a visitor that accepts every type of JSON value. Values of unwanted types are checked and dropped.
 macro_rules! visit_anything {
     ($type:ty, $otherwise:expr, { $($chosen:item)* }, [$($rest:ident),*], $inner:ty) => {
         impl<'de> Deserialize<'de> for $type {
@@ -418,8 +414,7 @@ visit_anything!(
             while let Some((key, value)) = map.next_entry::<String, Text>()? {
                 match value.0 {
                     Some(value) => labels.insert(key, value),
-                    // The last of several duplicate labels counts. If its value is not a string, the label counts as
-                    // absent.
+                    // The last of several duplicate labels counts. If its value is not a string, the label is absent.
                     None => labels.remove(&key),
                 };
             }

@@ -46,8 +46,7 @@ impl IdentityFields {
     }
 
     /// Returns a sentence about the first identity field that differs between the two objects; `None` if none differs.
-    /// If a `patch` that leads from `before` to `after` is given, and it affects no identity field, the objects are not
-    /// compared.
+    /// The objects are not compared if `patch`, which leads from `before` to `after`, affects no identity field.
     ///
     /// As in kube-apiserver, a stage may set a name that would be generated from `metadata.generateName`.
     pub fn change(&self, before: &Object, after: &Object, patch: Option<&Patch>) -> Option<String> {

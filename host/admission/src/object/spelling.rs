@@ -1,8 +1,7 @@
 //! The canonical spelling of the object keys that chains use.
 //!
 //! Servers written in Go ignore the case of JSON keys, and use the last of two spellings of a key. Chains use only the
-//! documented spelling. Without this module, a client could write `"Spec"`, which the server reads as `spec` and no
-//! stage sees.
+//! documented spelling. Without this module, a server could read a client's `"Spec"` as `spec`, unseen by stages.
 
 use std::{
     fmt,
@@ -222,8 +221,7 @@ impl KeyTree {
     }
 }
 
-/// Returns whether a Go server reads `key` as `canonical`. Go ignores case, and reads `ſ` as `s`, and the Kelvin sign
-/// (U+212A) as `k`.
+/// Returns whether a Go server reads `key` as `canonical`. Go ignores case, and reads `ſ` as `s`, and U+212A as `k`.
 pub fn same_key(key: &str, canonical: &str) -> bool {
     let fold = |c: char| match c {
         '\u{17f}' => 's',

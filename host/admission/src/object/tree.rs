@@ -34,8 +34,7 @@ pub(crate) enum Node<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Members<'a> {
     entries: Vec<(Cow<'a, str>, Option<Node<'a>>)>,
-    /// The positions of an object's members after the first [`Members::FEW`]. An object may have so many members that a
-    /// linear search would be slow.
+    /// The positions of an object's members after the first [`Members::FEW`]. Searching for them would be slow.
     index: HashMap<Cow<'a, str>, usize>,
     height: usize,
 }
@@ -46,8 +45,7 @@ pub(crate) struct Elements<'a> {
     height: usize,
 }
 
-/// The maximum nesting of opened values. The functions on values are recursive, so deeper nesting could overflow the
-/// stack.
+/// The maximum nesting of opened values. With deeper nesting, recursive functions could overflow the stack.
 const MAX_HEIGHT: usize = 256;
 
 impl<'a> Node<'a> {
@@ -110,8 +108,7 @@ impl<'a> Node<'a> {
         self.reach(place, 0, budget)
     }
 
-    /// Returns the value at a path. `levels` is the number of nested levels that the caller may then add below the
-    /// value.
+    /// Returns the value at a path. `levels` is the number of nested levels that will be added below the value.
     fn reach(&mut self, place: &Pointer, levels: usize, budget: &mut Budget) -> Result<&mut Self, Problem> {
         let mut below = place.count().saturating_add(levels);
         if below > MAX_HEIGHT {
@@ -149,8 +146,7 @@ impl<'a> Node<'a> {
         Ok(container)
     }
 
-    /// Sets a member of an object, or inserts an element into an array. Returns the member's previous value; `None` if
-    /// there was none.
+    /// Sets a member or inserts an element at a path. Returns the member's previous value; `None` if there was none.
     pub(crate) fn add(
         &mut self,
         place: &Pointer,
@@ -216,8 +212,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns a lower bound of the value's size as text, in bytes. It ignores the backslashes of escapes in names.
-    /// `None` if it exceeds `limit`.
+    /// Returns a lower bound of the value's size as text in bytes, without escapes in names; `None` above `limit`.
     pub(crate) fn size(&self, limit: usize) -> Option<usize> {
         let mut left = limit;
         self.deduct(&mut left)?;
@@ -359,8 +354,7 @@ impl<'a> Members<'a> {
 }
 
 impl<'de> Deserialize<'de> for Members<'de> {
-    /// Parses an object, but leaves its members' values as text. Of members with the same name, the last one counts, as
-    /// in most parsers.
+    /// Parses an object, but leaves the values as text. Of members with the same name, the last one counts.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Collect;
 

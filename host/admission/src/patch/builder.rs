@@ -6,15 +6,13 @@ use crate::object::head::unique_keys;
 
 /// Builds a [`Patch`], one operation after another.
 ///
-/// Each method fails when the pointer is invalid, when the value cannot be serialized, or when the patch has the
-/// maximum number of operations.
+/// Each method fails when the pointer is invalid, the value cannot be serialized, or the patch has too many operations.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct PatchBuilder(Vec<Operation>);
 
 impl PatchBuilder {
-    /// Adds an operation that sets a member of an object, or inserts an element into an array. A pointer that ends with
-    /// `/-` appends an element.
+    /// Adds an operation that sets a member of an object, or inserts an element into an array; `/-` appends an element.
     ///
     /// # Errors
     ///

@@ -8,8 +8,7 @@ use crate::{
     patch::{Action, Operation},
 };
 
-/// The maximum total length of the paths in a computed patch, in bytes. Keys may be long, and each operation repeats
-/// those on its path.
+/// The maximum total length of the paths in a computed patch, in bytes. Each operation repeats the keys on its path.
 pub(crate) const PATHS: usize = 1 << 20;
 
 impl Patch {
@@ -37,8 +36,7 @@ struct Difference {
 }
 
 impl Difference {
-    /// Adds operations for the differences between two values. Returns `None` if they would exceed the limits of a
-    /// patch.
+    /// Adds operations for the differences between two values; `None` if they would exceed the limits of a patch.
     fn values(&mut self, before: &Value, after: &Value) -> Option<()> {
         match (before, after) {
             (Value::Object(before), Value::Object(after)) => self.members(before, after),

@@ -10,14 +10,12 @@ use crate::{
     patch::{Action, Operation},
 };
 
-/// A JSON Merge Patch (RFC 7386). It must be an object, because any other value would replace the whole patched object.
-/// Clones share the content.
+/// A JSON Merge Patch (RFC 7386). It is an object, because any other value would replace the whole patched object.
 #[derive(Clone, Debug)]
 pub struct MergePatch(Object);
 
 /// The number of rounds in which a merge patch is amended. The first round sets changed values. If such a value
-/// replaces an object, the second round removes that object's old members one by one, because a merge patch keeps
-/// members that it does not name.
+/// replaces an object, the second round removes the object's old members, which a merge patch would keep.
 const ROUNDS: usize = 2;
 
 impl MergePatch {
@@ -25,8 +23,7 @@ impl MergePatch {
     ///
     /// # Errors
     ///
-    /// Fails when the text is not a JSON object, or has duplicate keys on any level, because servers disagree about
-    /// which of them to use.
+    /// Fails when the text is not a JSON object, or has duplicate keys on any level, on which servers disagree.
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         Object::parse_unique(text).map(Self)
     }
@@ -69,8 +66,7 @@ impl MergePatch {
     }
 }
 
-/// Collects the operations of a JSON Patch while walking through objects. The values in the operations are copied
-/// verbatim from `source`.
+/// Collects the operations of a JSON Patch while walking through objects. Values are copied verbatim from `source`.
 struct Steps<'a> {
     operations: Vec<Operation>,
     path: PointerBuf,
@@ -91,8 +87,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Adds the operations that merge `patch` into the object `target`. A `target` of `None` stands for an empty
-    /// object.
+    /// Adds the operations that merge `patch` into the object `target`; `None` stands for an empty object.
     fn merge(
         &mut self,
         patch: &Map<String, Value>,

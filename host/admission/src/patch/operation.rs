@@ -62,9 +62,8 @@ impl Operation {
         self.path.len() + from + self.action.value().map_or(0, |value| value.get().len())
     }
 
-    /// Applies the operation, and returns whether it changed the object. `has_changed` says whether an earlier
-    /// operation has changed the object. If so, the operation counts as a change even if it sets a value that is there
-    /// already.
+    /// Applies the operation, and returns whether it changed the object. If an earlier operation has changed the object
+    /// (`has_changed`), setting a value that is there already counts as a change, too.
     pub(super) fn apply<'a>(
         &'a self,
         root: &mut Node<'a>,
@@ -129,8 +128,7 @@ impl Operation {
         }
     }
 
-    /// Returns whether the operation may nest values too deeply for parsers, which is rare. If so, the patched object
-    /// must be checked.
+    /// Returns whether the operation may nest values too deeply for parsers, so that the result must be checked.
     pub(super) fn may_nest_deeply(&self) -> bool {
         const HARMLESS: usize = 64;
         let brackets = |text: &str| text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count();

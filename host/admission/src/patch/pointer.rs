@@ -18,8 +18,7 @@ pub struct Pointer {
     segments: Vec<String>,
 }
 
-/// A JSON Pointer in which `*` stands for every element of an array, and for every member of an object that no other
-/// pattern names.
+/// A JSON Pointer in which `*` stands for every element of an array, and for the members that no other pattern names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(pub(crate) Pointer);
 
@@ -46,8 +45,7 @@ impl Pointer {
             .then(|| self.text.get(base.text.len()..).unwrap_or_default())
     }
 
-    /// Returns the byte range of the value at this pointer in a JSON document; `None` if the document has no such
-    /// value.
+    /// Returns the byte range of the value at this pointer in a JSON document; `None` if there is no such value.
     pub fn locate(&self, document: &str) -> Option<Range<usize>> {
         let mut value = document.trim();
         for segment in &self.segments {

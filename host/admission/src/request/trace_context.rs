@@ -103,7 +103,7 @@ mod tests {
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
     const SPAN: &str = "00f067aa0ba902b7";
 
-    /// Source: W3C Trace Context, section 3.2.
+    /// The rules are those of W3C Trace Context, section 3.2.
     #[test]
     fn a_valid_traceparent_round_trips_through_text() {
         let zeros = "0".repeat(32);
@@ -119,8 +119,7 @@ mod tests {
                 format!("00-{TRACE}-{SPAN}-ff"),
                 Some(format!("00-{TRACE}-{SPAN}-03")),
             ),
-            // In the next three rows, the version is later than 00, so that more parts may follow the known ones after
-            // a `-`.
+            // In the next three rows, the version is later than 00, so more parts may follow the known ones.
             (format!("01-{TRACE}-{SPAN}-01"), Some(valid.clone())),
             (format!("cc-{TRACE}-{SPAN}-01-what-comes"), Some(valid.clone())),
             (format!("cc-{TRACE}-{SPAN}-01."), None),

@@ -8,8 +8,7 @@ pub enum Protocol {
     /// The protocol of BCS: the webhook receives the object, and returns the whole object with the status 200. As in
     /// BCS's driver, any other status is a failure, which refuses the request only under the policy `Fail`.
     BcsResource,
-    /// The protocol of Kubernetes: the webhook receives an AdmissionReview, and responds with another, which may have a
-    /// JSON Patch.
+    /// The protocol of Kubernetes: the webhook receives an AdmissionReview, and returns one, perhaps with a JSON Patch.
     AdmissionReview {
         /// The versions of AdmissionReview that the webhook supports. The first one is used.
         versions: Vec<ReviewVersion>,
@@ -57,8 +56,7 @@ pub enum WebhookTarget {
         name: String,
         /// The port of the service. Default: [`WebhookTarget::DEFAULT_PORT`].
         port: u16,
-        /// The path of the webhook in the service, which begins with `/`; empty means `/`. For BCS, it may include a
-        /// query.
+        /// The path of the webhook, which begins with `/`; empty means `/`. For BCS, it may include a query.
         path: String,
         /// The form of the service's host name.
         naming: ServiceNaming,
@@ -73,8 +71,8 @@ impl WebhookTarget {
 /// The form of a service's host name, which the server's certificate must have as a subjectAltName.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ServiceNaming {
-    /// The form `{name}.{namespace}`.
+    /// A service's host name has the form `{name}.{namespace}`.
     Bcs,
-    /// The form `{name}.{namespace}.svc`.
+    /// A service's host name has the form `{name}.{namespace}.svc`.
     Kubernetes,
 }

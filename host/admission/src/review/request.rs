@@ -27,9 +27,9 @@ pub enum ReviewError {
         "not an AdmissionReview of admission.k8s.io/v1 or v1beta1: apiVersion is `{api_version}`, kind is `{kind}`"
     )]
     NotAReview {
-        /// The `apiVersion` in the text.
+        /// The `apiVersion` that the text has instead.
         api_version: String,
-        /// The `kind` in the text.
+        /// The `kind` that the text has instead.
         kind: String,
     },
     /// The review has no `request`.
@@ -144,8 +144,7 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     if let Some(object) = request.object.as_ref().filter(|object| object.is_ambiguous()) {
         match request.spelling.canonical(object.text()) {
             Ok(None) => {}
-            // The keys of this object cannot be corrected: kube-apiserver would apply a patch to its own, uncorrected
-            // object.
+            // The keys cannot be corrected here: kube-apiserver would apply a patch to its own, uncorrected object.
             Ok(Some(_)) => {
                 return Err(ReviewError::Ambiguous(
                     "a key of its identity is not spelled as documented".into(),
@@ -171,8 +170,7 @@ pub fn write_review(version: ReviewVersion, request: &Request) -> Bytes {
     text.into()
 }
 
-/// Appends the `request` of an AdmissionReview. Objects are copied verbatim. A missing object is written as `null`, as
-/// kube-apiserver does.
+/// Appends the `request` of an AdmissionReview. Objects are copied verbatim; a missing object becomes `null`.
 pub fn write_request(text: &mut Vec<u8>, request: &Request) {
     let requested = request.requested.as_deref();
     let sub_resource = request.subresource.as_deref();

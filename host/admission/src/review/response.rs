@@ -54,7 +54,7 @@ pub struct RefusalStatus<'a> {
 }
 
 impl<'a> RefusalStatus<'a> {
-    /// Creates a status without details.
+    /// Creates a status with this HTTP status code, reason and message, without details.
     pub fn new(code: u16, reason: &'a str, message: String) -> Self {
         Self {
             status: "Failure",
@@ -237,8 +237,7 @@ pub fn read_response(
     let verdict = if response.bool("allowed")?.unwrap_or(false) {
         match patch.take() {
             None => Verdict::Allow,
-            // The patch of a validating webhook has no effect. In a v1 review it was refused above, and in a v1beta1
-            // review it is ignored.
+            // The patch of a validating webhook is ignored in a v1beta1 review. In a v1 review it was refused above.
             Some(_) if validating => Verdict::Allow,
             Some(_) if version == ReviewVersion::V1 && patch_type != Some("JSONPatch") => {
                 let got = patch_type.unwrap_or_default();
@@ -312,8 +311,7 @@ fn denial(response: &ReplyFields<'_>) -> Result<Denial, Failure> {
         ("", reason) => reason,
         (message, _) => message,
     };
-    // For a denial with a success code, kube-apiserver uses the code for a bad request. Codes above 599 are not valid
-    // in HTTP.
+    // kube-apiserver turns a denial with a success code into a bad request. Codes above 599 are not valid in HTTP.
     let code = status.integer("code")?.unwrap_or_default().max(400);
     let mut denial = Denial::new(u16::try_from(code).unwrap_or(u16::MAX), reason, message);
     denial.details = status.object("details")?.cloned().unwrap_or_default();
@@ -351,12 +349,10 @@ fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Fail
     Ok(kept)
 }
 
-/// Reads the members of an object in a webhook's response. Each must have the expected type. A member that is `null`
-/// counts as absent.
+/// Reads the members of an object in a webhook's response. Their types are checked. A `null` counts as absent.
 struct ReplyFields<'a> {
     map: &'a Map<String, Value>,
-    /// The text that precedes the name of a member in messages: empty for the top level, otherwise the object's path
-    /// and a dot.
+    /// The text before the name of a member in messages: empty, or the path of the object and a dot.
     path: &'static str,
 }
 

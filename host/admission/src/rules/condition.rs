@@ -1,5 +1,4 @@
-//! Match conditions, which a request must meet in addition to rules and selectors. They can check permissions with an
-//! authorizer.
+//! Match conditions, which a request must meet besides rules and selectors, and the authorizer that they may call.
 
 use std::sync::Arc;
 
@@ -29,8 +28,7 @@ pub trait Conditions: Send + Sync + 'static {
     fn expressions(&self) -> Vec<(&str, &str)>;
 }
 
-/// The match conditions of a stage. They are equal to others if names and expressions are equal. Clones share the
-/// conditions.
+/// The match conditions of a stage. Equal names and expressions make them equal. Clones share the conditions.
 #[derive(Clone, Default, derive_more::Debug)]
 #[debug("MatchConditions({:?})", self.expressions())]
 pub struct MatchConditions(Option<Arc<dyn Conditions>>);
@@ -41,7 +39,7 @@ impl MatchConditions {
         Self(Some(Arc::new(conditions)))
     }
 
-    /// Returns whether there are no conditions, so that every request matches.
+    /// Returns whether the stage has no match conditions, so that they exclude no request.
     pub fn is_empty(&self) -> bool {
         self.expressions().is_empty()
     }
@@ -118,8 +116,7 @@ pub trait Authorizer: Send + Sync + 'static {
 /// An action for which a user's permission is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessAttributes {
-    /// An action on a resource, as in `resourceAttributes` of a `SubjectAccessReview`. Empty fields are left out of the
-    /// review.
+    /// An action on a resource, as in a `SubjectAccessReview`'s `resourceAttributes`. Empty fields are left out.
     Resource {
         /// The verb that the user's role must have, such as `get`.
         verb: String,
@@ -142,14 +139,14 @@ pub enum AccessAttributes {
     },
     /// An action on a path of the API server, as in `nonResourceAttributes` of a `SubjectAccessReview`.
     Path {
-        /// The verb, such as `get` or `post`.
+        /// The verb of the action, such as `get` or `post`.
         verb: String,
-        /// The path, such as `/healthz`.
+        /// The path on the API server, such as `/healthz`.
         path: String,
     },
 }
 
-/// The result of a permission check: `status` of a `SubjectAccessReview`.
+/// The result of a permission check, as in `status` of a `SubjectAccessReview`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Whether the user may perform the action.

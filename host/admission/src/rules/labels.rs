@@ -88,7 +88,7 @@ pub enum LabelOperator {
     In,
     /// The label is absent, or its value is none of the requirement's values.
     NotIn,
-    /// The label is present.
+    /// The label is present, with any value.
     Exists,
     /// The label is absent.
     DoesNotExist,
@@ -174,8 +174,7 @@ mod tests {
     fn a_label_requirement_is_met_according_to_its_operator() {
         use LabelOperator::*;
         let labels: Labels = [("tier".into(), "web".into()), ("empty".into(), "".into())].into();
-        // (key, operator, values, whether the labels meet the requirement). The source is `labels.Requirement` in
-        // Kubernetes' apimachinery.
+        // (key, operator, values, whether the labels meet the requirement). The source is Kubernetes' apimachinery.
         let table: [(&str, LabelOperator, &[&str], bool); 12] = [
             ("tier", In, &["web"], true),
             ("tier", In, &["db", "web"], true),

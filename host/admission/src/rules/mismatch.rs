@@ -4,8 +4,7 @@ use std::fmt::{self, Display};
 
 use crate::{Chain, Matcher, Request, Rule, RulePart, Stage};
 
-/// The reason why no rule of a chain or stage matches a request. It is about the rule that matches the most parts of
-/// the request: the first part that does not match.
+/// The reason why no rule of a chain or stage matches a request. It is about the rule that comes closest to matching.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// The first part of the rule that does not match; `None` if the chain or stage has no rules.
@@ -36,8 +35,7 @@ impl<S> Chain<S> {
 }
 
 impl Stage {
-    /// Returns the reason why none of the stage's rules matches this request; `None` if a rule matches, or if the stage
-    /// has no rules.
+    /// Returns the reason why no rule of the stage matches this request; `None` if one matches, or there are no rules.
     pub fn mismatch(&self, request: &Request) -> Option<Mismatch> {
         let rules = match &self.spec.expansion {
             Some(expansion) => expansion.generators(),

@@ -137,7 +137,7 @@ mod tests {
             Requirement::equals("hook", "on").unwrap(),
         ]));
         let known = StaticNamespaces::new([("prod".into(), Labels::from([("hook".into(), "on".into())]))]);
-        // (case, selector, request, whether the request matches). Names match as in BCS's driver, and labels as in
+        // (case, selector, request, whether it matches). Names match as in BCS's driver, and labels as in
         // kube-apiserver.
         let table = [
             (

@@ -11,12 +11,11 @@ use url::form_urlencoded;
 /// an encoded one (`%2e.`) for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathReadings {
-    /// The path that is split before each segment is decoded. Encoded slashes stay `%2F`, so that the path can be split
-    /// again.
+    /// The path as read by servers that split it before they decode each segment. Encoded slashes stay `%2F`.
     pub by_segment: String,
-    /// The path that is decoded before it is split; `None` if it is equal to `by_segment`.
+    /// The path as read by servers that decode it before they split it; `None` if it is equal to `by_segment`.
     pub whole: Option<String>,
-    /// The path in which encoded dot segments (`%2e.`) are names; `None` if the path has no encoded dot segments.
+    /// The path as read by servers that take encoded dot segments (`%2e.`) for names; `None` if there are none in it.
     pub encoded_dots: Option<String>,
 }
 
@@ -61,12 +60,10 @@ impl PathReadings {
 /// The number of times that a path may be percent-encoded. A path that is encoded more often is refused.
 const ROUNDS: usize = 3;
 
-/// The maximum total size of the paths that servers may read from one path, in bytes. A malicious path may be read in
-/// hundreds of ways.
+/// The maximum total size of the paths that servers may read from one path, in bytes. There may be hundreds of them.
 const READINGS_SIZE: usize = 32 << 10;
 
-/// Stands for a decoded slash inside a segment. An accepted path contains no control character, so none is mistaken for
-/// this one.
+/// Stands for a decoded slash inside a segment. An accepted path contains no such control character.
 const SLASH: &str = "\u{1}";
 
 /// Computes all paths that lenient servers may read from a path. A lenient server may apply any of the steps in this
@@ -129,8 +126,7 @@ fn merge_slashes(path: &str) -> String {
     format!("/{}", segments.collect::<Vec<_>>().join("/"))
 }
 
-/// Removes dot segments (RFC 3986, 5.2.4). Empty segments are kept. A segment `..` removes the segment before it, which
-/// may be empty.
+/// Removes dot segments (RFC 3986, 5.2.4). A `..` removes the segment before it, even an empty one. Others are kept.
 fn remove_dots(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();
@@ -206,8 +202,7 @@ pub fn parameter(value: &str) -> String {
     value.replace("%2F", "/")
 }
 
-/// Returns the value of a path parameter that is taken from a result of [`lenient`]. The characters that stand for
-/// slashes become slashes.
+/// Returns the value of a path parameter that is taken from a result of [`lenient`], with its slashes decoded.
 pub fn lenient_parameter(value: &str) -> String {
     value.replace(SLASH, "/")
 }
@@ -244,8 +239,7 @@ const PATH_HEADERS: [&str; 2] = ["x-original-url", "x-rewrite-url"];
 /// The query parameter whose value some servers use instead of the request's method.
 const METHOD_PARAMETER: &str = "_method";
 
-/// Returns the header or query parameter that names another method or path than the request's own. `target` is the
-/// request's path with its query.
+/// Returns the header or query parameter that asks for another method or path. `target` is the path with its query.
 pub fn overridden<'a>(
     method: &str,
     target: &str,

@@ -1,5 +1,4 @@
-//! Finds rules that match no request, because no hook is called for their resources, or because requests for these
-//! resources do not arrive.
+//! Finds rules that match no request: for their resources, no hook is called, or no requests arrive.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -77,8 +76,8 @@ impl Rule {
 /// Describes which requests arrive at the chains. By default, all requests for which hooks are called arrive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Whether requests arrive through webhooks. Webhooks are registered for resources, so no request arrives for a
-    /// rule that has only `kinds`.
+    /// Whether requests arrive through webhooks. These are registered for resources, so a rule with only `kinds` gets
+    /// none.
     pub is_by_resource: bool,
     /// The namespaces whose requests do not arrive.
     pub excluded_namespaces: Vec<String>,

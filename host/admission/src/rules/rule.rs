@@ -30,8 +30,7 @@ pub enum MatchPolicy {
     /// The rule matches a request only if the client used an API version in the rule.
     Exact,
     /// The rule matches a resource in all API versions, except in the core group, which has only one version. If
-    /// Kubernetes serves the resource in two groups, the rule matches both. The object is not converted to the version
-    /// in the rule.
+    /// Kubernetes serves the resource in two groups, the rule matches both. The object is not converted.
     #[default]
     Equivalent,
 }
@@ -49,8 +48,7 @@ const MOVED: [(&str, &str, &str); 7] = [
     ("events", "", "events.k8s.io"),
 ];
 
-/// Returns the other of the two API groups in which Kubernetes serves a resource; `None` if it serves the resource in
-/// one group.
+/// Returns the other API group in which Kubernetes serves a resource; `None` if it serves the resource in one group.
 fn other_group(resource: &GroupVersionResource) -> Option<&'static str> {
     MOVED.iter().find_map(|(name, old, new)| {
         let is_moved = *name == resource.resource;
@@ -94,9 +92,9 @@ impl Matcher<String> {
 pub enum Scope {
     /// Cluster-scoped resources. Namespaces are among them.
     Cluster,
-    /// Namespaced resources.
+    /// Resources that are in a namespace.
     Namespaced,
-    /// All resources.
+    /// Resources with and without a namespace.
     #[default]
     Any,
 }
@@ -193,17 +191,17 @@ impl fmt::Display for ResourcePattern {
 /// The fields of a rule, in the order in which they are compared with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RulePart {
-    /// `operations`.
+    /// The field `operations` of a rule.
     Operations,
-    /// `apiGroups` and `apiVersions`.
+    /// The fields `apiGroups` and `apiVersions` of a rule.
     GroupAndVersion,
-    /// `resources`.
+    /// The field `resources` of a rule.
     Resources,
-    /// `scope`.
+    /// The field `scope` of a rule.
     Scope,
-    /// `kinds`.
+    /// The field `kinds` of a rule.
     Kinds,
-    /// `resourceNames`.
+    /// The field `resourceNames` of a rule.
     Names,
 }
 
@@ -280,8 +278,7 @@ impl Rule {
             && outline.kind.is_none_or(|kind| self.matches_kind(kind))
     }
 
-    /// Returns whether the rule matches requests with this operation, resource, subresource and kind. Scope and names
-    /// are not compared.
+    /// Returns whether the rule can match requests with this operation, resource, subresource and kind.
     pub fn covers(
         &self,
         operation: Operation,

@@ -2,8 +2,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time by which a request must have a response, or by which a stage's call must end. Lives as long as the request
-/// or call.
+/// The time by which a request must have a response, or by which a stage's call must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deadline(Instant);
 

@@ -1,5 +1,4 @@
-//! Moves calls of hooks that compute for long to threads with a lower priority, so that they do not delay other
-//! requests.
+//! Moves calls that compute for long to threads with a lower priority, so that they do not delay other requests.
 
 use std::{
     cell::Cell,
@@ -22,8 +21,7 @@ use crate::{
     },
 };
 
-/// A call of a hook counts as long if it has used this much processor time since it first yielded. It yields at a tick,
-/// or when it waits.
+/// A hook's call is long if it used this much processor time after it first yielded. It yields at ticks, and to wait.
 const LONG: Duration = Duration::from_millis(1);
 
 /// After a long call of a hook, this many calls of the hook begin on a thread for long work. So a hook that computes
@@ -48,16 +46,14 @@ impl LongCallPredictor {
         self.expected_long_calls.load(Ordering::Relaxed) > 0
     }
 
-    /// Learns from the size of a hook's response, in bytes. Copying and freeing a large response takes long, so its
-    /// call counts as long.
+    /// Learns from the size of a hook's response, in bytes. The call counts as long if copying the response takes long.
     pub fn learn_answer(&self, bytes: usize) {
         if bytes > SMALL {
             self.learn(true);
         }
     }
 
-    /// Learns whether a call was long. If two calls end at the same time, one result may be lost. The next call makes
-    /// up for it.
+    /// Learns whether a call was long. If two calls end at the same time, one result may be lost, which does no harm.
     fn learn(&self, was_long: bool) {
         let before = self.expected_long_calls.load(Ordering::Relaxed);
         let after = if was_long {
@@ -65,8 +61,7 @@ impl LongCallPredictor {
         } else {
             before.saturating_sub(1)
         };
-        // Most calls are short and change nothing. They do not write, because a write would slow down other threads
-        // that read this memory.
+        // Most calls are short and change nothing. Writing would slow down other threads that read this memory.
         if after != before {
             self.expected_long_calls.store(after, Ordering::Relaxed);
         }
@@ -181,8 +176,7 @@ pub async fn run_long<T: Send + 'static>(call: LongCall<T>, predictor: &LongCall
         if call.is_suspected && !call.is_long() {
             predictor.is_suspected.store(false, Ordering::Relaxed);
         }
-        // A call that has finished here may still have been long, because copying its response and freeing its memory
-        // take time at the end.
+        // A call that finishes here may have been long: copying its response and freeing its memory come at the end.
         predictor.learn(call.is_long());
         if let Some(output) = output {
             return output;

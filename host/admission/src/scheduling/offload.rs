@@ -20,9 +20,8 @@ use crate::{Deadline, Failure, FailureKind, scheduling::reschedule::reschedule_o
 /// The number of bytes up to which work on them is short enough for a serving thread.
 pub(crate) const SMALL: usize = 32 << 10;
 
-/// The nice value of threads for long work. If such a thread shares a processor with a thread of normal priority, it
-/// gets a quarter of the time. With much less, long calls would miss their deadlines on a machine with other busy
-/// programs.
+/// The nice value of threads for long work. Such a thread gets a quarter of a processor that it shares with a thread of
+/// normal priority. With much less, long calls would miss their deadlines on a machine with other busy programs.
 const NICE: i32 = 5;
 
 static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(thread_count()));
@@ -30,8 +29,7 @@ static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(thread_cou
 /// The threads for long work. They start on first use.
 static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| background_threads("long-work", thread_count()));
 
-/// Starts a runtime of this many threads that have a lower priority than serving threads; `None` if they cannot be
-/// started.
+/// Starts a runtime of this many threads with a lower priority than serving threads; `None` if starting fails.
 pub fn background_threads(name: &str, count: usize) -> Option<Runtime> {
     let threads = Builder::new_multi_thread()
         .worker_threads(count)
@@ -60,15 +58,13 @@ pub fn lower_priority() {
     }
 }
 
-/// Returns the number of threads for long work. They leave one core free, because serving threads might otherwise wait
-/// up to 1 ms for a core.
+/// Returns the number of threads for long work. One core is left for serving threads, which might wait 1 ms otherwise.
 fn thread_count() -> usize {
     let cores = available_parallelism().map_or(1, NonZero::get);
     cores.saturating_sub(1).max(1)
 }
 
-/// Lets other threads run after every `every` items of long work. A pause may cost a time slice, so `every` must be
-/// large.
+/// Lets other threads run after every `every` items of long work. A pause may cost a time slice, so it must be rare.
 pub fn pause(item: usize, every: usize) {
     if (item + 1).is_multiple_of(every) {
         yield_now();
@@ -107,8 +103,7 @@ async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     on_thread_for_long_work(work).await
 }
 
-/// Starts work that takes long or blocks, such as compiling, on a thread for long work. Must be called within a tokio
-/// runtime.
+/// Starts work that takes long or blocks on a thread for long work. Must be called within a tokio runtime.
 pub fn on_thread_for_long_work<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
@@ -118,8 +113,7 @@ pub fn on_thread_for_long_work<T: Send + 'static>(
     })
 }
 
-/// Resumes the panic of a task that has panicked. If the task was aborted instead, the process is ending, so this
-/// future never completes.
+/// Resumes the panic of a failed task. If the task was aborted instead, the process is ending, so this never returns.
 pub async fn resume_panic_or_wait<T>(error: JoinError) -> T {
     match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),
@@ -151,8 +145,7 @@ pub async fn offload<T: Send + 'static>(
     if bytes <= SMALL {
         return Ok(work());
     }
-    // The work may wait for a permit until the deadline has passed. Then it is not started, because its result is not
-    // needed.
+    // The work may get its permit after the deadline. Then it is not started, because its result is not needed.
     let beside = in_turn(move || (!deadline.has_passed()).then(work));
     let too_late = || {
         Failure::new(

@@ -47,8 +47,7 @@ mod linux {
 
     use crate::scheduling::ticker::{Tick, Ticker};
 
-    /// After this many ticks without long work, the threads sleep. They do not sleep earlier, because waking each of
-    /// them costs a system call.
+    /// After this many ticks without long work, the threads sleep. Waking each of them later costs a system call.
     const IDLE_TICKS: u32 = 16;
 
     /// Starts one thread that wakes every millisecond for each processor that this process may use.
@@ -95,8 +94,7 @@ mod tests {
     use super::{linux::processors, *};
     use crate::scheduling::ticker::TICK;
 
-    /// Returns, for each thread `reschedule-*`, its allowed processors and the number of its voluntary context
-    /// switches.
+    /// Returns the allowed processors of each thread `reschedule-*`, and the number of its voluntary context switches.
     fn threads() -> Vec<(String, u64)> {
         let field = |status: &str, name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -130,8 +128,7 @@ mod tests {
         };
         wait_until(|| have_woken(100));
         drop(guard);
-        // The threads should be asleep now. Other tests in this process wake the same threads, so the test waits for a
-        // moment in which none of them runs.
+        // The threads should sleep now. Other tests wake them, too, so the test waits until none of them runs.
         wait_until(|| {
             let before = threads();
             sleep(TICK * 10);

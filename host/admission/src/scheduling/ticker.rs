@@ -16,8 +16,7 @@ pub(crate) const TICK: Duration = Duration::from_millis(1);
 /// The task that a thread of a ticker runs at each tick. The thread ends when the task returns `false`.
 pub type Tick = Box<dyn FnMut() -> bool + Send>;
 
-/// Owns threads that run a task at every tick while a [`TickerGuard`] exists, and sleep otherwise. When the ticker is
-/// dropped, its threads end.
+/// Owns threads that run a task at every tick while a [`TickerGuard`] exists. When it is dropped, its threads end.
 #[derive(Debug)]
 pub struct Ticker {
     shared: Arc<TickerState>,

@@ -14,7 +14,7 @@ use crate::{PatchError, keywords, verdict::shorten};
 pub struct Failure {
     /// The kind of the failure.
     pub kind: FailureKind,
-    /// Describes the failure and, where possible, the fix.
+    /// The message about the failure, with the fix where possible.
     pub message: String,
 }
 
@@ -29,8 +29,7 @@ impl Failure {
         Self { kind, message }
     }
 
-    /// Returns a failure if the error means that file descriptors or memory are exhausted, for which no plugin is to
-    /// blame; `None` for other errors.
+    /// Returns the failure for exhausted file descriptors or memory, which no plugin caused; `None` for other errors.
     pub fn of_exhaustion(error: &io::Error) -> Option<Self> {
         let what = match Errno::from_io_error(error)? {
             Errno::MFILE => {
@@ -80,8 +79,7 @@ pub enum FailureKind {
     Tls,
     /// The webhook replied with an HTTP status that is not a verdict.
     BadStatus,
-    /// The labels of the request's namespace could not be read, so the stage's namespace selector could not be
-    /// evaluated.
+    /// The namespace's labels could not be read, so the stage's namespace selector could not be evaluated.
     NamespaceUnknown,
     /// A match condition of the stage could not be evaluated.
     Condition,

@@ -169,12 +169,11 @@ pub struct AuditAnnotation {
 pub struct TraceRow {
     /// The chain to which the stage belongs.
     pub chain: Arc<str>,
-    /// The phase of the chain.
+    /// The phase of the stage's chain.
     pub phase: Phase,
-    /// The name of the stage.
+    /// The name of the stage that the row describes.
     pub stage: Arc<str>,
-    /// The round in which the stage was called: 1 for its first call, 2 for the second call that follows if the object
-    /// has changed.
+    /// The round in which the stage was called: 1 for its first call, 2 for a second call after the object changed.
     pub round: u8,
     /// The mode of the stage. In mode `Audit`, the result shows what the stage would have done.
     pub mode: Mode,
@@ -184,8 +183,7 @@ pub struct TraceRow {
     pub exception: Option<Arc<str>>,
     /// The time between the request's arrival at the chains and the stage's turn; zero if the stage had no turn.
     pub start: Duration,
-    /// The duration of the stage's turn, from checking selectors to applying the verdict; zero if the stage had no
-    /// turn.
+    /// The duration of the stage's turn, from the selectors to applying the verdict; zero if it had no turn.
     pub duration: Duration,
     /// The log lines of the stage's plugin.
     pub log: Vec<LogLine>,
@@ -246,8 +244,7 @@ pub enum StageResult {
 }
 
 impl StageResult {
-    /// Returns the name of the result in tables and metrics: `skipped`, `not-reached`, `allow`, `patch`, `deny` or
-    /// `failed`.
+    /// Returns the result's name in tables and metrics: `skipped`, `not-reached`, `allow`, `patch`, `deny` or `failed`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Skipped(_) => "skipped",

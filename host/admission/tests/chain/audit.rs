@@ -131,8 +131,7 @@ async fn a_stage_in_audit_mode_sees_the_object_as_of_its_turn() {
             ("b", 1, "skipped"),
             ("label", 1, "patch"),
             ("b", 1, "deny"),
-            // The other calls in mode `Audit` have no second row: the first round skipped the stage, or nothing changed
-            // after the call.
+            // Other audits have no second row: the first round skipped the stage, or nothing changed afterwards.
             ("a", 2, "deny"),
         ]
     );

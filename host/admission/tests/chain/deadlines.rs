@@ -30,8 +30,7 @@ fn failure_of(outcome: &Outcome) -> &Failure {
     }
 }
 
-/// All threads for long work are busy at first. So if the evaluation waits for one of them, it does not end in its
-/// first poll.
+/// All threads for long work are busy. So an evaluation that waits for one of them does not end in its first poll.
 #[tokio::test]
 async fn a_large_patch_is_applied_on_another_thread() {
     let copies: Vec<Value> = (0..35)
@@ -90,8 +89,7 @@ async fn a_stage_ends_at_its_timeout_or_the_requests_deadline() {
     let second = 1000;
     // (case, the request's time in ms, stages, expected results in the trace, expected refusal). A stage is (script of
     // its hook, timeout in ms, failure policy). As in kube-apiserver, a call may take the smaller of its timeout and
-    // the request's remaining time. When no time is left, the request is refused under any failure policy, and later
-    // hooks are not called.
+    // the remaining time. When no time is left, the request is refused, and later hooks are not called.
     let table: Vec<(&str, u64, Vec<(Script, u64, FailurePolicy)>, &[&str], &str)> = vec![
         (
             "within both",

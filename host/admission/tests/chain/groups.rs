@@ -21,8 +21,7 @@ impl Hook for Member {
     }
 }
 
-/// Creates a group with the members `a`, `b` and so on. Also returns a list, to which each member adds its name when it
-/// is called.
+/// Creates a group with the members `a`, `b` and so on, and a list to which each called member adds its name.
 fn group(formula: Formula, scripts: Vec<Script>) -> (Group, Arc<Mutex<Vec<&'static str>>>) {
     let calls = Arc::new(Mutex::default());
     let members = ["a", "b", "c"].into_iter().zip(scripts).map(|(name, script)| {

@@ -18,8 +18,7 @@ async fn a_stage_is_called_if_its_selectors_match() {
     let object = |text: &str| Object::parse(text).unwrap();
     let labelled = || Some(object(r#"{"metadata":{"labels":{"inject":"yes"}}}"#));
     let bare = || Some(object(r#"{"metadata":{}}"#));
-    // (case, object selector, object, old object, whether the stage is called). The source is kube-apiserver's object
-    // predicate.
+    // (case, object selector, object, old object, whether the stage is called), as in kube-apiserver's predicate.
     let table = [
         (
             "empty selector, no object",
@@ -66,8 +65,7 @@ async fn a_stage_is_called_if_its_selectors_match() {
         let word = if called { "allow" } else { "skipped" };
         assert_eq!(outcome.trace[0].result.as_str(), word, "{case}");
     }
-    // The first stage removes the label that selects the second stage. As in kube-apiserver, the second stage is then
-    // not called.
+    // The first stage removes the label that selects the second stage, which is not called, as in kube-apiserver.
     let removes = Script::Patch(json!([{"op": "remove", "path": "/metadata/labels/inject"}]));
     let mut second = Stage::new("second", Script::Deny("no"));
     second.spec.object_selector = on_label("inject");

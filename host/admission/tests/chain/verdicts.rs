@@ -11,8 +11,7 @@ async fn verdicts_and_failures_take_effect_under_both_failure_policies() {
         |name: &str| json!([{"op": "add", "path": format!("/metadata/labels/{name}"), "value": "x"}]);
     let none = || json!([]);
     let failed = |text: &str| format!("stage stage of chain chain failed {text}");
-    // (case, scripts of the stages with their failure policies, expected results in the trace, expected refusal,
-    // expected changes of the object)
+    // (case, scripts and failure policies of the stages, results in the trace, refusal, changes of the object)
     let table: Vec<(&str, Vec<(Script, FailurePolicy)>, &[&str], String, Value)> = vec![
         ("allow", vec![(Allow, Fail)], &["allow"], String::new(), none()),
         ("no stages", vec![], &[], String::new(), none()),

@@ -154,8 +154,7 @@ fn missing(operation: &str, what: &str, path: &str) -> String {
     format!("{operation} operation does not apply: doc is missing {what}: {path}: {MISSING}")
 }
 
-/// Returns the object or array that contains the value at the path, and the last segment of the path. Text before the
-/// first `/` is skipped.
+/// Returns the object or array that contains the value at the path, and the last segment of the path.
 fn find<'d>(document: &'d mut Json, path: &str) -> Option<(&'d mut Json, String)> {
     let (_, path) = path.split_once('/')?;
     let (parts, key) = match path.rsplit_once('/') {

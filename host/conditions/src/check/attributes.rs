@@ -61,8 +61,7 @@ impl Checker<'_> {
         )
     }
 
-    /// Checks a use of the policy's variable `variables.x`; returns `None` if the expression may not use such
-    /// variables.
+    /// Checks a use of the policy's variable `variables.x`; returns `None` if the expression may not use it.
     fn composed(&mut self, node: u64, name: &str) -> Option<Typed> {
         let variables = self.scope.variables.as_ref()?;
         let found = variables
@@ -85,8 +84,7 @@ impl Checker<'_> {
         Some(Ok((Expression::Composed(index), known.kind.clone())))
     }
 
-    /// Returns whether the node is the global variable `wanted`. It is not if a macro has a variable with the same
-    /// name.
+    /// Returns whether the node is the global variable `wanted`, and not a macro's variable with that name.
     pub(super) fn is_global(&self, node: &IdedExpr, wanted: &str) -> bool {
         matches!(&node.expr, Expr::Ident(name) if name == wanted) && self.local(wanted).is_none()
     }

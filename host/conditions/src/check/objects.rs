@@ -193,8 +193,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks the fields of an object literal. `wanted` returns the type that a field must have; `None` allows any
-    /// type.
+    /// Checks the fields of an object literal. `wanted` returns the type that a field must have; `None` for any type.
     fn object_fields<'a>(
         &mut self,
         object: &'a StructExpr,
@@ -233,8 +232,7 @@ impl Checker<'_> {
         Ok(fields)
     }
 
-    /// Checks a literal of a well-known protobuf type, such as `Int64Value` or `Timestamp`. CEL converts such a literal
-    /// to a plain value.
+    /// Checks a literal of a well-known protobuf type, such as `Timestamp`. CEL converts it to a plain value.
     fn well_known(&mut self, node: u64, name: &str, object: &StructExpr) -> Typed {
         let known = |kind: Type| (kind.clone(), vec![("value", kind)]);
         let moment = || vec![("seconds", Type::Int), ("nanos", Type::Int)];

@@ -139,8 +139,7 @@ pub(crate) struct Question {
 
 pub(crate) type Answer = Result<Access, AuthorizerError>;
 
-/// The authorizer's replies during one evaluation. They are searched one by one: there are few, because each call is
-/// expensive.
+/// The authorizer's replies during one evaluation. There are few of them, because each call is expensive.
 #[derive(Debug, Default)]
 pub(crate) struct Answers(Vec<(Question, Arc<Answer>)>);
 
@@ -246,8 +245,7 @@ fn register_checks(library: &mut Library) {
     ] {
         library.member::<(ResourceCheck, Str), ResourceCheck>(field, move |machine, (check, text)| {
             if field.ends_with("Selector") {
-                // Kubernetes charges a fixed cost for a selector, and assumes that every second byte of it begins a
-                // requirement.
+                // Kubernetes charges a fixed cost, and as if every second byte of the selector began a requirement.
                 machine.charge(10)?;
                 machine.charge_items(text.len().saturating_mul(25))?;
             }

@@ -56,8 +56,7 @@ fn charge_list(machine: &mut Machine<'_>, items: usize) -> Result<(), Fault> {
 /// The cost of a function call that creates a list.
 const LIST_COST: u64 = 11;
 
-/// Charges for comparing each item of a list with each other item. As in kube-apiserver, the sizes of the items do not
-/// matter.
+/// Charges for comparing each item of a list with each other item. As in kube-apiserver, item sizes do not matter.
 fn charge_comparisons(
     machine: &mut Machine<'_>,
     items: usize,
@@ -72,8 +71,7 @@ fn charge_comparisons(
     machine.charge(size.saturating_mul(2).saturating_add(of_texts))
 }
 
-/// Registers CEL's lists extension: `slice`, `flatten`, `reverse`, `distinct`, `sort`, `lists.range`, `first` and
-/// `last`.
+/// Registers CEL's lists extension: `slice`, `flatten`, `reverse`, `distinct`, `sort`, `lists.range` and others.
 fn list_extension(library: &mut Library) {
     library.member::<(ListOf<A>, i64, i64), ListOf<A>>("slice", |machine, (list, start, end)| {
         let wrong = |why: &str| Err(Fault::error(format!("cannot slice({start}, {end}), {why}")));
@@ -164,8 +162,7 @@ fn unwrapped<'a>(machine: &mut Machine<'a>, list: &List<'a>) -> Result<List<'a>,
     Ok(values.into_iter().collect())
 }
 
-/// Replaces the lists in a list by their items, down to this depth. It does not use recursion, because lists in an
-/// object may be nested deeply.
+/// Replaces the lists in a list by their items, down to this depth. Objects may nest too deeply for recursion.
 fn flatten<'a>(machine: &mut Machine<'a>, list: &List<'a>, depth: usize) -> Result<List<'a>, Fault> {
     charge_list(machine, list.len())?;
     let mut flat = Vec::new();
@@ -218,8 +215,7 @@ fn total_order(one: &Value<'_>, other: &Value<'_>) -> Option<Ordering> {
     })
 }
 
-/// Registers `isSorted`, `min`, `max` and `sum`. If a list is dynamic, the type of its items is known only during the
-/// evaluation.
+/// Registers `isSorted`, `min`, `max` and `sum`. In a dynamic list, item types are known only during the evaluation.
 fn lists(library: &mut Library) {
     use Type::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
     let ordered = [Bool, Int, Uint, Double, String, Bytes, Duration, Timestamp];

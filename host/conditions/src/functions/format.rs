@@ -153,8 +153,7 @@ impl Clause {
                     | Uint
             ),
             Self::Decimal | Self::Octal => matches!(kind, Int | Uint),
-            // A string is accepted, because it may be `NaN` or an infinity. Its value is known only during the
-            // evaluation.
+            // A string is accepted, because it may be `NaN` or an infinity during the evaluation.
             Self::Fixed(_) | Self::Scientific(_) => matches!(kind, Double | String),
             Self::Binary => matches!(kind, Int | Uint | Bool),
             Self::Hex { .. } => matches!(kind, Int | Uint | String | Bytes),

@@ -45,8 +45,7 @@ pub(super) fn register(library: &mut Library) {
     }
 }
 
-/// Parses a reference to an image. The inner error is about the reference. The outer error means that the cost limit is
-/// exceeded.
+/// Parses a reference to an image. The outer error means that the cost limit is exceeded.
 fn read(machine: &mut Machine<'_>, text: &str) -> Result<Result<ImageName, String>, Fault> {
     machine.charge_bytes(text.len())?;
     Ok(ImageName::parse(text))

@@ -131,8 +131,7 @@ fn register_texts(library: &mut Library) {
         parsed(machine, &text, x509::decode)
     });
     library.global::<(A,), Str>("json.marshal", |machine, (value,)| {
-        // The length is known only after writing. So that writing is not free, a part of the cost of the longest text
-        // is charged first.
+        // The length is known only after writing. A part of the longest text's cost is charged before.
         machine.charge_bytes(LONGEST / 16)?;
         let written = Writer::new(LONGEST, machine.deadline).json(&value);
         let text = written.map_err(|failure| Fault::error(failure.message))?;
@@ -158,8 +157,7 @@ fn register_texts(library: &mut Library) {
         Ok(bytes.into())
     });
     library.global::<(Bytes,), Str>("gzip.decompress", |machine, (bytes,)| {
-        // The length is known only after decompressing. So that this is not free, a part of the cost of the longest
-        // text is charged first.
+        // The length is known only after decompressing. A part of the longest text's cost is charged before.
         machine.charge_bytes(LONGEST / 16)?;
         let mut text = String::new();
         let mut reader = MultiGzDecoder::new(&*bytes).take(LONGEST as u64 + 1);

@@ -74,8 +74,7 @@ fn not_finite(number: f64) -> Option<String> {
     }
 }
 
-/// Puts a text in double quotes. With `as_go`, all unprintable characters are escaped, as by Go's `%q`; otherwise some
-/// of them, as by `strings.quote`.
+/// Puts a text in double quotes. Go's `%q` (`as_go`) escapes all unprintable characters, `strings.quote` some of them.
 pub(super) fn quote(text: &str, as_go: bool) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -35,8 +35,7 @@ pub(crate) struct ObjectLookup {
     labels: LabelSelector,
 }
 
-/// The values that one evaluation has looked up. They are searched one by one: there are few, because each lookup is
-/// expensive.
+/// The values that one evaluation has looked up. There are few of them, because each lookup is expensive.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups(Vec<(Lookup, Result<Value<'static>, String>)>);
 

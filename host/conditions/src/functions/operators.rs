@@ -45,8 +45,7 @@ pub(super) fn register(library: &mut Library) {
         Ok([&*one, &*other].concat().into())
     });
     library.global::<(ListOf<A>, ListOf<A>), ListOf<A>>("_+_", |machine, (one, other)| {
-        // kube-apiserver concatenates lists without copying them, and charges only the call. Here the items are copied,
-        // so long lists are charged.
+        // kube-apiserver charges only the call, because it copies nothing. Here, the copies of long lists are charged.
         let length = one.len() + other.len();
         if length > SHORT_LIST {
             machine.charge_items(length)?;
@@ -171,7 +170,7 @@ fn times(library: &mut Library) {
     });
 }
 
-/// Returns the order of two values; `None` if one is NaN.
+/// Returns the order of two values of one type; `None` if one is NaN.
 pub(super) fn order<'a>(
     machine: &mut Machine<'a>,
     one: &Value<'a>,

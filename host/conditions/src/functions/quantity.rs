@@ -31,8 +31,7 @@ impl Quantity {
         if whole.is_empty() && part.is_empty() || part.contains('.') {
             return None;
         }
-        // The quantity is the number of its digits times a power of ten (for the decimal point and the suffix) times a
-        // power of two (for the suffix).
+        // The quantity is the digits times a power of ten (for decimal point and suffix) times a power of two.
         let (twos, tens) = scale(suffix)?;
         let all_digits = format!("{whole}{part}");
         let digits = all_digits.trim_start_matches('0');

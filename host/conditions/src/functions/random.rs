@@ -58,8 +58,7 @@ fn generate(machine: &mut Machine<'_>, pattern: &Hir, text: &mut String) -> Resu
     Ok(())
 }
 
-/// Chooses a random character of the class: a printable ASCII character if the class has one. Returns `None` if the
-/// class is empty.
+/// Chooses a random character of the class, a printable ASCII one if possible; `None` if the class is empty.
 fn choose(machine: &mut Machine<'_>, class: &Class) -> Result<Option<char>, Fault> {
     let ranges: Vec<(char, char)> = match class {
         Class::Unicode(class) => class.iter().map(|range| (range.start(), range.end())).collect(),

@@ -18,8 +18,7 @@ use crate::{
 /// The cost of compiling a regular expression during an evaluation, because it is not a literal.
 const COMPILE_COST: u64 = 10_000;
 
-/// The type of an argument that is a regular expression: a string, or a pattern that was compiled together with the
-/// expression.
+/// The type of a regular expression argument: a string, or a pattern that was compiled with the expression.
 struct Re;
 
 impl CelType for Re {
@@ -81,8 +80,7 @@ pub(super) fn register_for_kyverno(library: &mut Library) {
     });
 }
 
-/// Replaces the matches of a pattern in the text, at most `times` of them. In the replacement, `\1` stands for the
-/// match's first group.
+/// Replaces up to `times` matches of a pattern in the text. In the replacement, `\1` is the match's first group.
 fn replace<'a>(
     machine: &mut Machine<'_>,
     text: &str,
@@ -141,8 +139,7 @@ fn extract_all<'a>(
     Ok(found.map(|found| Value::string(found.as_str())).collect())
 }
 
-/// Returns the compiled pattern, and charges for compiling it (unless it is compiled already) and for searching the
-/// text.
+/// Returns the compiled pattern, and charges for compiling it during the evaluation and for searching the text.
 fn compiled(machine: &mut Machine<'_>, text: &str, pattern: &Value<'_>) -> Result<Arc<Pattern>, Fault> {
     let pattern = match pattern {
         Value::Pattern(pattern) => Arc::clone(pattern),
@@ -177,8 +174,7 @@ pub(crate) struct Pattern {
     weight: u64,
 }
 
-/// The size limits with which a literal pattern is compiled, in bytes. The cost per character depends on the smallest
-/// limit that suffices.
+/// The size limits for compiling a literal pattern, in bytes. The smallest sufficient one determines the search cost.
 const SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// The size limit of a pattern that is compiled during an evaluation, in bytes.
 const LARGEST_DYNAMIC: usize = 64 << 10;
@@ -204,8 +200,7 @@ impl Pattern {
                 .nest_limit(DEEPEST)
                 .build()
                 .map(|regex| {
-                    // kube-apiserver charges for the length of a pattern. Here, a pattern that is large when compiled
-                    // costs more.
+                    // kube-apiserver charges for a pattern's length. Here, a large compiled pattern costs more.
                     let weight = (source.len() as u64).div_ceil(4).max((*size as u64) >> 10);
                     Self { regex, weight }
                 })
@@ -305,8 +300,7 @@ fn from_go(source: &str) -> Result<String, String> {
 /// The largest count in a repetition that Go accepts.
 const LARGEST_COUNT: u32 = 1000;
 
-/// Splits a repetition such as `*` or `{2,3}` off the beginning of a text. Returns the repetition and the remaining
-/// text.
+/// Splits a repetition such as `*` or `{2,3}` off the beginning of a text. Returns both parts.
 fn repetition_at(rest: &str) -> Result<Option<(&str, &str)>, String> {
     let length = match rest.as_bytes().first() {
         Some(b'*' | b'+' | b'?') => 1,
@@ -324,8 +318,7 @@ fn repetition_at(rest: &str) -> Result<Option<(&str, &str)>, String> {
     Ok(Some((operator, after.strip_prefix('?').unwrap_or(after))))
 }
 
-/// Translates an error of the crate `regex` into the error of Go's package for the same mistake. If there is none, the
-/// error stays as it is.
+/// Translates an error of the crate `regex` into Go's error for the same mistake, or keeps it if there is none.
 fn in_words_of_go(source: &str, error: &str) -> String {
     let mut lines = error.lines().rev();
     let why = lines.next().unwrap_or_default();
@@ -374,8 +367,7 @@ fn escape<'s>(after: &'s str, out: &mut String) -> &'s str {
         other => {
             out.push('\\');
             out.push(other);
-            // The escapes for classes and code points may have braces, as in `\p{Greek}` or `\x{263a}`, which are not
-            // counts.
+            // A class or a code point may have braces that are not a count, as in `\p{Greek}` or `\x{263a}`.
             if matches!(other, 'p' | 'P' | 'x')
                 && rest.starts_with('{')
                 && let Some(end) = rest.find('}')

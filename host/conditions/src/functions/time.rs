@@ -11,8 +11,7 @@ use super::{
 };
 use crate::machine::Fault;
 
-/// The time zones in the program. Those of the machine are not used, because they may be missing, or differ between
-/// replicas.
+/// The bundled time zones. A machine's own time zones may be missing, or differ between replicas.
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
 const SECOND: i64 = 1_000_000_000;
@@ -34,8 +33,7 @@ pub(super) fn register(library: &mut Library) {
         read_duration(&text).ok_or_else(|| Fault::error(format!("time: invalid duration {:?}", &*text)))
     });
     library.global::<(OffsetDateTime,), Str>("string", |_, (time,)| Ok(timestamp_text(time)?.into()));
-    // A literal of `google.protobuf.Timestamp` or `google.protobuf.Duration` is compiled to a call of one of these
-    // functions.
+    // The next functions are calls to which literals of `google.protobuf.Timestamp` and `Duration` are compiled.
     library.global::<(i64, i64), OffsetDateTime>("@timestamp", |_, (seconds, nanos)| {
         let second = OffsetDateTime::from_unix_timestamp(seconds).ok();
         let time = second.and_then(|time| time.checked_add(::time::Duration::nanoseconds(nanos)));

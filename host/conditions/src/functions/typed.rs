@@ -13,12 +13,10 @@ use crate::{
 
 /// A CEL type of a function's argument or result, with the Rust type of its values.
 ///
-/// Implementations of `write` need the bound `'a: 'a`: it makes the lifetime a parameter of the method, as it is in the
-/// trait.
+/// Implementations of `write` need the bound `'a: 'a`, which makes the lifetime a parameter, as in the trait.
 pub(super) trait CelType {
     type Rust<'a>;
-    /// Whether an argument of this type is a regular expression, so that a literal is compiled together with the
-    /// expression.
+    /// Whether an argument of this type is a regular expression, so that a literal is compiled in advance.
     const IS_PATTERN: bool = false;
     fn cel() -> Type;
     fn read<'a>(value: &Value<'a>) -> Option<Self::Rust<'a>>;

@@ -75,8 +75,8 @@ impl Url {
         Self::parse_as(text, true)
     }
 
-    /// Parses a URL as Go's `ParseRequestURI` does if `of_request` is set, or else as Go's `Parse` does, which finds a
-    /// host in `//host/path`.
+    /// Parses a URL as Go's `ParseRequestURI` does (`of_request`), or as Go's `Parse`, which finds hosts in
+    /// `//host/path`.
     fn parse_as(text: &str, of_request: bool) -> Result<Self, String> {
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return Err("net/url: invalid control character in URL".to_owned());

@@ -43,8 +43,7 @@ pub(super) fn register(library: &mut Library) {
     }
 }
 
-/// Parses a semantic version. The inner error is about the version. The outer error means that the cost limit is
-/// exceeded.
+/// Parses a semantic version. The outer error means that the cost limit is exceeded.
 fn read(
     machine: &mut Machine<'_>,
     text: &str,

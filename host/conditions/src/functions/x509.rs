@@ -24,8 +24,7 @@ use x509_parser::{
 /// The number that Go's `crypto/x509` gives to the public key algorithm RSA.
 const RSA: u64 = 1;
 
-/// The maximum length of a key's modulus, in bytes. The time for converting the modulus to decimal grows with the
-/// square of its length.
+/// The maximum length of a key's modulus, in bytes. Converting it to decimal takes time that grows with its square.
 const LONGEST_MODULUS: usize = 2048;
 
 /// The fields that come from extensions of a certificate. A field is null if the certificate lacks its extension.

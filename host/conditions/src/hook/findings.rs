@@ -13,8 +13,7 @@ pub(super) struct Objection {
     pub(super) index: usize,
     /// Whether there is an objection because an expression could not be evaluated. If so, the failure policy decides.
     pub(super) failed: bool,
-    /// Whether the result of a mutation is an object that the API server could not read. If so, the request is refused
-    /// under any failure policy.
+    /// Whether the API server could not read the result of a mutation. If so, the failure policy does not apply.
     pub(super) unreadable: bool,
 }
 
@@ -110,8 +109,7 @@ impl PolicyHook {
             .filter(|_| enforced)
             .chain(refusals)
             .collect();
-        // An unreadable result is reported before all other objections, because the API server would end the request
-        // there.
+        // An unreadable result is reported first, because the API server would end the request there.
         let unreadable = denied.iter().find(|objection| objection.unreadable);
         response.verdict = match (unreadable, denied.split_first()) {
             (Some(objection), _) => Verdict::Deny(internal_error(&objection.message)),

@@ -16,8 +16,7 @@ use crate::{Structure, apply, machine::Machine, value::Value};
 const BRIEF: usize = 16 << 10;
 
 impl PolicyHook {
-    /// Applies the mutations of the policy in order, each to the result of the previous one. A mutation that fails is
-    /// skipped.
+    /// Applies the policy's mutations in order, each to the result of the previous one, and skips those that fail.
     pub(super) async fn mutate(
         &self,
         inputs: Inputs<'_>,

@@ -10,8 +10,7 @@ use serde_json::Value as Json;
 pub struct Params {
     /// The kind of the parameter objects.
     pub kind: ClusterKind,
-    /// The namespace of the parameter objects. `None` means the namespace of the request, or that the kind is
-    /// cluster-scoped.
+    /// The namespace of the parameter objects; `None` for the request's namespace, or for a cluster-scoped kind.
     pub namespace: Option<String>,
     /// Selects parameter objects by name or labels.
     pub which: ParamsSelector,
@@ -63,13 +62,11 @@ impl Params {
         match found {
             Ok(found) if !found.is_empty() => Ok(found),
             Err(error) if !matches!(error, ClusterError::Refused(_)) => Err(error),
-            // If the kind is cluster-scoped, the lookup in a namespace was refused, so the parameters are looked up
-            // without a namespace.
+            // For a cluster-scoped kind, the lookup in a namespace was refused. This lookup has no namespace.
             first => match self.find_in(cluster, None, deadline).await {
                 Err(ClusterError::Refused(_)) => first,
                 second if matches!(self.which, ParamsSelector::Name(_)) => second,
-                // If the kind is namespaced, the lookup without a namespace lists the objects of all namespaces. They
-                // are dropped.
+                // For a namespaced kind, this lookup lists the objects of all namespaces, which are dropped.
                 second => second.map(|found| found.into_iter().filter(|text| !has_namespace(text)).collect()),
             },
         }

@@ -3,13 +3,11 @@
 use super::{Fault, Machine};
 use crate::value::{Map, Value};
 
-/// The number of comparisons that cost 1 together. A comparison is of two values, or of two pieces of text with 16
-/// bytes.
+/// The number of comparisons that cost 1 together. Each compares two values, or two 16-byte pieces of text.
 const WORK_OF_A_UNIT: u64 = 64;
 
 impl<'a> Machine<'a> {
-    /// Charges the cost of a comparison as kube-apiserver does: by the size of the smaller value, without values inside
-    /// it.
+    /// Charges the cost of a comparison as kube-apiserver does: by the smaller value's size, without nested values.
     pub(crate) fn charge_comparison(&mut self, one: &Value<'a>, other: &Value<'a>) -> Result<(), Fault> {
         let size = |value: &Value<'a>| match value {
             Value::String(text) => text.len(),

@@ -40,8 +40,7 @@ impl<'a> Machine<'a> {
         outcome
     }
 
-    /// Evaluates `all` or `exists`. If the test of an item has the value `decisive`, this decides, even if tests of
-    /// other items fail.
+    /// Evaluates `all` or `exists`. A test with the value `decisive` decides, even if the tests of other items fail.
     fn until(
         &mut self,
         each: &'a Each,
@@ -152,8 +151,7 @@ impl<'a> Machine<'a> {
     }
 
     fn bind(&mut self, each: &'a Each, item: Bound<'a>) {
-        // The variables of the enclosing macros stay. The variables for the previous item come after them, and are
-        // removed.
+        // The variables of the enclosing macros stay. Those for the previous item come after them, and are removed.
         self.locals.truncate(each.slot);
         let (first, second) = item;
         self.locals.push(first);

@@ -11,13 +11,12 @@ use serde_json::Value as Json;
 use super::{Cursor, Field, ListMerge, Node, Scalar, Structure};
 
 /// The types of Kubernetes' own kinds, one per line: the name, `=GROUP/VERSION/KIND` for a kind, `!` for an atomic
-/// type, and the fields `NAME:TYPE`, with `=DEFAULT` for a key with a default. A field's type is a scalar, the name of
-/// a type, `{}TYPE` for a map, or `[KEYS]TYPE` for a list. Instead of the keys, an atomic list has `!`, and a set has
+/// type, and the fields `NAME:TYPE`, with `=DEFAULT` for a key with a default. A field's type is a scalar, a type's
+/// name, `{}TYPE` for a map, or `[KEYS]TYPE` for a list. The keys of an atomic list are `!`, and those of a set are
 /// `=`.
 const TEXT: &str = include_str!("builtin.txt");
 
-/// The types whose lists are the model for objects of unknown structure: there, a list is merged like the list of the
-/// same name in these types.
+/// In objects of unknown structure, lists are merged like the lists of the same names in these types.
 const OF_PODS: [&str; 2] = ["core.v1.PodSpec", "core.v1.Container"];
 
 struct Builtin {

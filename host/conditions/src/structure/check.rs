@@ -78,9 +78,8 @@ impl Structure {
             .or_else(unknown)
     }
 
-    /// Checks whether the result of a JSON Patch fits the structure. The error is in kube-apiserver's wording. Mistakes
-    /// that the object had before the patch are ignored, because the control plane may be newer than this program and
-    /// have more fields.
+    /// Checks the result of a JSON Patch. The error is in kube-apiserver's wording. Mistakes that the object had before
+    /// are ignored, because the control plane may be newer than this program and have more fields.
     pub(crate) fn check_patched(&self, before: &Json, after: &Json) -> Result<(), String> {
         let decode = |object| {
             let mut walk = Walk::default();
@@ -108,8 +107,7 @@ impl Structure {
     }
 }
 
-/// Returns the name by which an item of a list is merged: `[name="c"]` from its keys or, in a set, its value. Fails if
-/// the item has no such name.
+/// Returns the name by which an item of a list is merged, such as `[name="c"]`. Fails if the item has no name.
 pub(super) fn item_name(list: Cursor<'_>, index: usize, item: &Json) -> Result<String, String> {
     let Node::List { merge, .. } = list.node else {
         return Ok(format!("[{index}]"));
@@ -230,8 +228,7 @@ impl Walk {
         match (at.node, value) {
             (Node::Map { fields, .. }, Json::Object(members)) => {
                 for (key, value) in members {
-                    // Values of keys that are not declared fields are skipped if their structure is known, as in the
-                    // API server.
+                    // As in the API server, values under undeclared keys are skipped if their structure is known.
                     let is_open = at.member(key).is_some_and(|at| matches!(at.node, Node::Unknown));
                     if let Some(at) = at.member(key).filter(|_| is_open || fields.contains_key(&**key)) {
                         self.within(&format!(".{key}"), |walk| walk.atomic(at, value));
@@ -291,8 +288,7 @@ impl Walk {
                 for (key, value) in members {
                     let dot = if self.path.is_empty() { "" } else { "." };
                     self.within(&format!("{dot}{key}"), |walk| match at.member(key) {
-                        // A type without a name is a map. In Go's messages, the keys of maps are not part of a field's
-                        // name.
+                        // A type without a name is a map. In Go's messages, its keys are not part of a field's name.
                         Some(at) if name.is_empty() => walk.decoded(at, value, owner),
                         Some(at) => walk.decoded(at, value, &go_field(name, owner, key)),
                         None if walk.unknown.len() < MOST_MISTAKES => walk.unknown.push(walk.path.clone()),

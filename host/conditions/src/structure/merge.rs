@@ -7,8 +7,7 @@ use serde_json::{Map, Value as Json};
 use super::{Cursor, ListMerge, Node, Structure, check::item_name};
 
 impl Structure {
-    /// Merges a change into the object. The change must not contain atomic values or duplicate list items. Fails if a
-    /// list item has no key.
+    /// Merges a change without atomic values and duplicate list items into the object. Fails if a list item has no key.
     pub(crate) fn merge(&self, object: &mut Json, change: Json) -> Result<(), String> {
         merge(self.root(), object, change)
     }
@@ -56,8 +55,7 @@ fn names(at: Cursor<'_>, items: &[Json]) -> Result<Vec<String>, String> {
 }
 
 /// Merges a change of a list into the list. Items that are in one of the two keep their order. Items that are in both
-/// are merged, in the order of the change. If the list has an item several times, the item of the change replaces all
-/// of them.
+/// are merged, in the order of the change. Duplicate items in the list are replaced by the item of the change.
 fn merge_items(at: Cursor<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<(), String> {
     let (old_names, new_names) = (names(at, into)?, names(at, &change)?);
     let mut old: HashMap<&str, Option<Json>> = HashMap::new();
@@ -91,8 +89,7 @@ fn merge_items(at: Cursor<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Resul
         let (take_old, take_new) = match names {
             (None, None) => return Ok(()),
             (Some(old_name), Some(new_name)) if old_name == new_name => (true, true),
-            // The change contains this item, too, but the next common item in the change is a different one. So this
-            // item comes later.
+            // The change has this item, too, but its next common item is a different one. So this item comes later.
             (Some(old_name), Some(_))
                 if changed.contains(old_name) && next_shared.is_some_and(|next| next != old_name) =>
             {
@@ -155,8 +152,8 @@ mod tests {
             ("abc", "xb", "axbc"),
             ("abc", "ca", "bca"),
             ("abcd", "dxa", "bcdxa"),
-            // In the next row, the item of the change replaces both items `a`. In the row after it, both stay, because
-            // they are not in the change.
+            // In the next row, the change replaces both items `a`. In the row after it, the change has no `a`, and both
+            // stay.
             ("aab", "a", "ab"),
             ("aab", "b", "aab"),
         ] {

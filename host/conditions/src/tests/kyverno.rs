@@ -457,8 +457,7 @@ async fn a_recorded_request_keeps_the_objects_that_its_policies_looked_up() {
     assert!(recorded.looked_up);
 }
 
-/// Returns a hook for this policy. The policy may send `GET` requests and some `POST` requests to one server, whose
-/// responses are prepared.
+/// Returns a hook whose policy may send `GET` and some `POST` requests to one server, with prepared responses.
 fn asking(policy: Policy) -> PolicyHook {
     let answers = json!([
         {"url": "https://a.example/teams", "body": {"teams": ["shop"]}},

@@ -180,8 +180,7 @@ async fn validations_decide_according_to_actions_and_parameters() {
         (&["validate object.spec.replicas < 3"], deny(), format!("{DENIED}failed expression: object.spec.replicas < 3")),
         (&["validate false | no way "], deny(), format!("{DENIED}no way")),
         (&["validate false | no way | 'because'"], deny(), format!("{DENIED}because")),
-        // In the next rows, the result of the message expression is an error, empty, or has several lines, so it is
-        // ignored.
+        // In the next rows, the result of a message expression is ignored: an error, empty, or several lines.
         (&["validate false | no way | string(object.nope)"], deny(), format!("{DENIED}no way")),
         (&["validate false | no way | ' '"], deny(), format!("{DENIED}no way")),
         (&["validate false | no way | 'a\\nb'"], deny(), format!("{DENIED}no way")),
@@ -249,8 +248,7 @@ async fn missing_namespaces_and_parameters_are_handled_as_in_kubernetes() {
             Binding::default(),
             format!("namespace-unknown: {unknown}"),
         ),
-        // In the next row, the failure policy is `Ignore`, but the request is denied, because the Namespace cannot be
-        // read.
+        // In the next row, the request is denied although the failure policy is `Ignore`.
         ("Pod", Some("nowhere"), ignored, refused(unknown)),
         // In the next row, the object is a Namespace, which is not in a namespace.
         (
@@ -404,8 +402,7 @@ async fn the_size_of_mutated_objects_is_limited() {
         ("a few copies", vec![patch(&labels)], large(10, 0), ample, None),
     ] {
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-        // If the size limit is exceeded, the stage fails, even with a policy that denies the request when an expression
-        // fails.
+        // If the size limit is exceeded, the stage fails, whatever happens when an expression fails.
         for binding in [Binding::default(), bound(&[])] {
             let answer = admit_request(&parts, binding, &request, deadline).await;
             assert_eq!(answer.err().map(|failure| failure.kind), expected, "{case}");
@@ -413,8 +410,7 @@ async fn the_size_of_mutated_objects_is_limited() {
     }
 }
 
-/// The cost limit restricts the lengths of messages and annotations. Error messages do not repeat long texts of
-/// clients.
+/// The cost limit restricts messages and annotations, and error messages do not repeat long texts of clients.
 #[tokio::test]
 async fn the_lengths_of_messages_and_annotations_of_policies_are_limited() {
     let mut request = pod();

@@ -3,8 +3,7 @@ use super::*;
 #[test]
 fn an_invalid_expression_is_refused_with_a_reason() {
     let long_name = "a".repeat(64);
-    // (name of the condition, expression, part of the expected error). The sources are kube-apiserver's validation and
-    // CEL's checker.
+    // (name of the condition, expression, part of the error), from kube-apiserver's validation and CEL's checker.
     let table: &[(&str, &str, &str)] = &[
         ("", "true", "it is empty"),
         ("no good", "true", "the name part may have"),

@@ -15,8 +15,7 @@ use crate::{
     },
 };
 
-/// A stage in mode `Audit`. It is called after all other stages, but with the request that it would get at its place in
-/// the chain.
+/// A stage in mode `Audit`. It is called after all other stages, but with the request as it was at the stage's place.
 pub(super) struct Audit<'a> {
     pub(super) entry: StageInChain<'a>,
     /// For each round in which the stage is called: the request, and the index of the stage's row in the trace.
@@ -71,8 +70,7 @@ impl Evaluation {
 
 impl Audit<'_> {
     /// Calls the stage for each of its rounds. Returns, for each round, the index of the row in the trace, and the
-    /// result that the stage would have had if it were enforced. The result of a second round is `None` if the stage
-    /// was not called in the first round.
+    /// result as if the stage were enforced. The result of a second round is `None` if there was no call in the first.
     async fn run<'t>(
         &'t self,
         turn: impl Fn(&'t Arc<Request>) -> StageTurn<'t>,

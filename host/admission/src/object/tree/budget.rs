@@ -42,8 +42,7 @@ pub(crate) struct Budget {
 impl Budget {
     /// The units of work between two checks of the deadline. They take about a millisecond.
     const STRIDE: usize = 1 << 20;
-    /// The units of work that a patch operation costs, in addition to the bytes that it reads and the elements that it
-    /// moves.
+    /// The units of work that a patch operation costs besides the bytes that it reads and the elements that it moves.
     pub(crate) const OPERATION: usize = 128;
     /// The units of work for building a tree from one byte of text. Reading the byte costs one unit.
     pub(super) const TREE: usize = 4;

@@ -165,8 +165,7 @@ fn an_exact_rule_matches_only_the_clients_version() {
 
 #[test]
 fn a_rule_matches_by_resource_and_subresource() {
-    // (the rule's entries, requested resource, whether the rule matches). The source is kube-apiserver's rules
-    // predicate.
+    // (the rule's entries, requested resource, whether the rule matches), as in kube-apiserver's rules predicate.
     let table: [(&[&str], &str, bool); 14] = [
         (&["*"], "r", true),
         (&["*"], "r/exec", false),
