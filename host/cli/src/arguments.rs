@@ -91,7 +91,6 @@ pub(crate) fn read_definitions(
     Ok(files)
 }
 
-/// Loads the definitions in these files and directories. At least one path is required.
 pub(crate) fn load(paths: &[PathBuf]) -> crate::Result<Vec<ChainDefinition>> {
     let chains = definitions::load(paths)?;
     if chains.is_empty() {

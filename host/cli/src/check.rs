@@ -79,7 +79,6 @@ pub(crate) struct CheckedConfiguration {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Checks a configuration, its definitions and their modules.
 pub(crate) fn configuration(path: &Path, store: Option<PathBuf>) -> crate::Result<CheckedConfiguration> {
     let report = check(&Arguments {
         files: Vec::new(),
@@ -111,7 +110,6 @@ enum CheckReport {
     Stages(Vec<StageMistake>),
 }
 
-/// A mistake in a stage, with its location in the file.
 struct StageMistake {
     location: Location,
     chain: Arc<str>,

@@ -47,7 +47,6 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Returns all metrics in Prometheus' text format.
     pub(crate) fn render(&self) -> String {
         self.0.iter().map(PrometheusHandle::render).collect()
     }

@@ -36,7 +36,6 @@ pub(crate) fn open(path: &Path) -> Result<File, String> {
     File::open(path).map_err(|error| at(path)(described(&error)))
 }
 
-/// Returns a function that puts the name of this file before an error.
 pub(crate) fn at<E: Display>(path: &Path) -> impl Fn(E) -> String {
     move |error| format!("{}: {error}", path.display())
 }
@@ -89,7 +88,6 @@ pub(crate) fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), Stri
     FileDraft::new(path, content, mode)?.publish(true)
 }
 
-/// Replaces a file atomically; creates its directory if that is missing.
 pub(crate) fn replace_in_tree(path: &Path, content: &[u8], mode: u32) -> Result<(), String> {
     fs::create_dir_all(directory(path)).map_err(at(path))?;
     replace(path, content, mode)
@@ -100,12 +98,10 @@ pub(crate) fn directory(path: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
-/// Returns whether a file has the extension of a WebAssembly module, `.wasm`.
 pub(crate) fn is_module(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "wasm")
 }
 
-/// Joins paths for a message: `a.yaml, b.yaml`.
 pub(crate) fn list(paths: &[impl AsRef<Path>]) -> String {
     let names: Vec<_> = paths
         .iter()

@@ -48,7 +48,6 @@ const GROUPS: [(&str, &[&str]); 7] = [
 /// The heading for all commands that `GROUPS` does not name.
 const OTHERS: &str = "Shell and editor";
 
-/// Returns the program's command line with grouped help.
 pub(crate) fn program() -> Command {
     let program = crate::Arguments::command();
     let grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));

@@ -34,7 +34,6 @@ pub(crate) fn object(namespace: Option<&str>, name: &str) -> String {
     }
 }
 
-/// Writes a moment to the second.
 pub(crate) fn clock(moment: Moment) -> String {
     humantime::format_rfc3339_seconds(moment.0).to_string()
 }

@@ -278,7 +278,6 @@ impl PreparedInstallation {
     }
 }
 
-/// Returns the objects in the order in which to apply them, and notes for the user.
 fn manifests(
     installation: &Installation,
     now: OffsetDateTime,
@@ -369,7 +368,6 @@ fn input(installation: &Installation) -> crate::Result<(Configuration, Definitio
     Ok((configuration, set))
 }
 
-/// Loads the chains of all definitions, including those that are resources of the cluster.
 fn chains(
     installation: &Installation,
     configuration: &Configuration,

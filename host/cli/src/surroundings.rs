@@ -58,7 +58,6 @@ pub(crate) struct SurroundingFiles {
 }
 
 impl SurroundingFiles {
-    /// Gives a host a sandbox whose plugins get the contents of these files.
     pub(crate) fn simulate(
         &self,
         builder: HostBuilder,
@@ -96,7 +95,6 @@ impl SimulatedSurroundings {
         *self.0.write() = CurrentSurroundings { cluster, http };
     }
 
-    /// Returns the configuration of a sandbox whose plugins get these objects and HTTP answers.
     pub(crate) fn sandbox(&self, config: Option<&Config>) -> SandboxConfig {
         let mut sandbox = host::sandbox(config);
         sandbox.calls_in_flight = CALLS_IN_FLIGHT;

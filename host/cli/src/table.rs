@@ -12,7 +12,6 @@ pub(crate) struct Table<const COLUMNS: usize> {
     rows: Vec<[Cell; COLUMNS]>,
 }
 
-/// A cell of a table. An empty cell is shown as a dash.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     text: String,

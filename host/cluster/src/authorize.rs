@@ -43,7 +43,6 @@ enum ReviewError {
     Request(RequestError),
 }
 
-/// Sends an access review, and returns its result for a condition of a stage.
 pub(crate) async fn review(
     connection: &Connection,
     user: &UserInfo,

@@ -81,7 +81,6 @@ impl Connection {
         })
     }
 
-    /// Returns the scheme, host and port of the API server.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }

@@ -55,7 +55,6 @@ impl Connection {
     }
 }
 
-/// Forwards a client's request to the API server. A reply with an error status is not an error.
 pub(crate) async fn forward(
     connection: &Connection,
     request: Request<Bytes>,

@@ -27,7 +27,6 @@ use crate::{
 /// The maximum duration of a lookup. The deadline that the caller sets may be earlier, but a later one has no effect.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(10);
 
-/// The kinds that were looked up, each with its watch.
 #[derive(Debug)]
 pub(crate) struct Kinds {
     connection: Connection,

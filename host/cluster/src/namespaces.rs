@@ -75,7 +75,6 @@ impl Namespaces {
         }
     }
 
-    /// Starts the watch, if it is not running yet.
     pub(crate) fn start(&self, runtime: &Handle) {
         self.task.get_or_init(|| {
             let permission = permission("`list` and `watch`", "namespaces", "");

@@ -41,7 +41,6 @@ impl<V> View<V> {
         }
     }
 
-    /// Returns whether the cache may be used instead of the server.
     pub(crate) fn is_usable(&self) -> bool {
         self.cache.is_synced() && self.health.is_fresh()
     }

@@ -158,7 +158,6 @@ impl ChainStore {
         next_change(self.0.iter().map(|kind| &kind.resources))
     }
 
-    /// Splits a path into the kind, the namespace and the name of a resource.
     fn parse_path<'p>(&self, path: &'p Path) -> Option<(&StoredKind, &'p str, &'p str)> {
         let place = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
         let (kind, name) = place.split_once('/')?;
@@ -346,7 +345,6 @@ pub(crate) fn definition(api_version: &str, kind: &str, resource: &Resource) -> 
     definition.into()
 }
 
-/// Copies the fields of a definition to a resource.
 fn set(object: &mut Map<String, Value>, definition: &Map<String, Value>) {
     if let Some(spec) = definition.get("spec") {
         object.insert("spec".to_owned(), spec.clone());

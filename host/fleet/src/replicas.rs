@@ -30,7 +30,6 @@ const ROLLOUTS: &str = "rollouts";
 /// The interval at which the leader deletes the Leases of stopped replicas.
 const CLEANUP: Duration = Duration::from_secs(60);
 
-/// The Leases of the replicas that take part in an election.
 #[derive(Debug)]
 pub(crate) struct Leases {
     election: Arc<Election>,
@@ -49,7 +48,6 @@ impl Leases {
         *self.election.is_leader().borrow()
     }
 
-    /// Deletes the Leases of stopped replicas while this replica is the leader. Never returns.
     async fn clean_up(&self) {
         let mut turns = interval(CLEANUP);
         loop {

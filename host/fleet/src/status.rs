@@ -89,7 +89,6 @@ fn rollouts_of(resource: &Resource, rollouts: &[RolloutProgress]) -> Option<Valu
     serde_json::to_value(&own).ok().filter(|_| !own.is_empty())
 }
 
-/// Returns whether a rollout belongs to a stage of this chain.
 fn is_of(resource: &Resource, rollout: &RolloutProgress) -> bool {
     let name = definition_name(&resource.namespace, &resource.name);
     let address = rollout.stage.split_once(':').map(|(_, stage)| stage);

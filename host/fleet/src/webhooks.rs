@@ -296,8 +296,6 @@ impl Inner {
         }
     }
 
-    /// Writes those webhook configurations that do not match the live chains. Returns the time until the next
-    /// comparison.
     async fn write(&self, host: &Host, state: &mut ConfigurationState) -> Result<Duration, ResourceError> {
         let (authorities, certificate) = match &self.trust {
             Trust::Files(bundle) => (bundle.current().to_string(), Ok(false)),

@@ -184,7 +184,6 @@ impl AuditReport {
         text + &self.summary()
     }
 
-    /// Counts the objects by verdict: `3 objects of 2 resources: 1 denied, 2 allowed`.
     fn summary(&self) -> String {
         let total: u64 = self.objects.values().sum();
         if total == 0 {

@@ -30,7 +30,6 @@ struct VersionFigures {
     plugins: Option<PluginFigures>,
 }
 
-/// The medians of the requests in which plugins were called.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PluginFigures {

@@ -9,7 +9,6 @@ use std::{
 use serde::{Serialize, Serializer};
 use time::OffsetDateTime;
 
-/// The CA and the certificates that the command wrote, or kept because they are valid.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CertificateReport {

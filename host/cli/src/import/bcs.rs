@@ -238,7 +238,6 @@ impl OriginalConfig {
         )
     }
 
-    /// Returns a comment for each key that was not converted.
     fn rest(self) -> String {
         let mut text = String::new();
         for key in self.values.keys() {
@@ -267,7 +266,6 @@ fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// Converts the configuration of a Mesos cluster's driver, bcs-mesos-driver.json.
 pub(super) fn driver(path: &Path) -> crate::Result<String> {
     let mut original = OriginalConfig::read(path)?;
     let cluster = original.take("cluster").ok_or_else(|| {

@@ -139,7 +139,6 @@ fn document_name(file: &Path) -> String {
     }
 }
 
-/// The file names that are taken in the Pod, each with the original file.
 #[derive(Default)]
 struct TakenNames(BTreeMap<String, PathBuf>);
 
@@ -157,12 +156,10 @@ fn same_name(first: &Path, second: &Path, name: &str) -> String {
     format!("{first} and {second} differ but would both be named {name}; rename one of them")
 }
 
-/// The collected modules by file name, each with its original path and content.
 #[derive(Default)]
 struct CollectedModules(BTreeMap<String, (PathBuf, Vec<u8>)>);
 
 impl CollectedModules {
-    /// Reads a module; returns the name of its file in the Pod.
     fn add(&mut self, path: &Path) -> Result<String, String> {
         let file_name = key(path);
         let bytes = files::read_bytes(path).map_err(|error| {

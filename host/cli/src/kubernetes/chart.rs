@@ -267,7 +267,6 @@ fn chart(installation: &Installation) -> String {
     }))
 }
 
-/// Writes the files, and removes files of an earlier chart from the directory.
 pub(super) fn write(directory: &Path, chart: &ChartFiles) -> crate::Result<()> {
     let is_chart = directory.join("Chart.yaml").is_file();
     let is_empty = match fs::read_dir(directory) {

@@ -24,7 +24,6 @@ use super::{
 };
 use crate::files::read;
 
-/// The configuration of a Pod, and the properties of it that determine other objects of the installation.
 #[derive(Debug)]
 pub(super) struct Configuration {
     root: Map<String, Json>,
@@ -75,7 +74,6 @@ impl Configuration {
         Self::of_pod(Map::new(), None, &limits, [WEBHOOK_PORT, ADMIN_PORT])
     }
 
-    /// Reads the operator's configuration, and adapts its paths and addresses to a Pod.
     pub(super) fn read(path: &Path) -> crate::Result<(Self, Config)> {
         let config = Config::read(path)?;
         if config.front.downcast_ref::<ReviewsConfig>().is_none() {
@@ -217,7 +215,6 @@ impl Configuration {
         }
     }
 
-    /// Makes the Pod read namespaces and granted kinds from the API server, with its service account.
     pub(super) fn use_cluster(&mut self) {
         // Replaces a kubeconfig that the configuration names, because that file is on the operator's machine and not in
         // the Pod.
@@ -326,7 +323,6 @@ impl Configuration {
         self.admin_has("tls")
     }
 
-    /// Returns whether the admin port uses the certificate of the webhook server.
     pub(super) fn has_own_admin_tls(&self) -> bool {
         let tls = self.root.get("admin").and_then(|admin| admin.get("tls"));
         tls == Some(&files::own_certificate())

@@ -133,7 +133,6 @@ fn column(name: &str, path: &str) -> Json {
     json!({"name": name, "type": "string", "jsonPath": path})
 }
 
-/// Returns the column of `kubectl get` that shows a condition in the status.
 fn condition(name: &str) -> Json {
     column(name, &format!(".status.conditions[?(@.type==\"{name}\")].status"))
 }

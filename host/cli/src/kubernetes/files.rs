@@ -95,7 +95,6 @@ fn file_name(files: &mut MountedTexts, path: &Path, text: String) -> String {
     name
 }
 
-/// Converts a file name to a valid key of a ConfigMap.
 pub(super) fn key(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');

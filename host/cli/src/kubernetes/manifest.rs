@@ -10,7 +10,6 @@ use crate::{
     output,
 };
 
-/// An object of the installation, and the comment that stands above it.
 #[derive(Debug)]
 pub(super) struct Manifest {
     comment: String,

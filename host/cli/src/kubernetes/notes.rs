@@ -13,14 +13,12 @@ use super::{
     values::KubernetesVersion,
 };
 
-/// If an object is too large for a plain `kubectl apply`, says how to apply it.
 pub(super) fn large_object_note(manifests: &[Manifest]) -> Option<String> {
     manifests.iter().any(Manifest::is_too_large_for_annotation).then(|| {
         "a ConfigMap is too large for the annotation of `kubectl apply`: use `kubectl apply --server-side`".to_owned()
     })
 }
 
-/// Says what the user must provide because a chart cannot contain it.
 pub(super) fn chart_notes(prepared: &PreparedInstallation) -> Vec<String> {
     /// The maximum size of modules in a chart. Helm stores a chart and its rendered objects in a Secret of at most 1
     /// MiB, in which modules take 1.35 times their size.

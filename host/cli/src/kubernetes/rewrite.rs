@@ -7,7 +7,6 @@ use admittance_definitions::{
     document::{self, Document},
 };
 
-/// The new source of a plugin, and the plugin's position in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NewSource {
     pub(super) at: Location,

@@ -324,7 +324,6 @@ impl Renderer<'_> {
         })
     }
 
-    /// Returns a YAML mapping of the files that match a pattern, from name to encoded content.
     fn files(&self, pattern: &Json, encode: impl Fn(&[u8]) -> String) -> Json {
         let pattern = text(pattern);
         let directory = pattern.strip_suffix('*');

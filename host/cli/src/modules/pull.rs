@@ -49,7 +49,6 @@ impl PullArguments {
     }
 }
 
-/// Returns the manifest to which a reference to a registry last resolved, and its digest.
 pub(super) fn manifest(catalog: &Catalog, reference: &ModuleReference) -> Option<(Digest, Vec<u8>)> {
     let (digest, bytes) = catalog.store()?.resolution(reference)?.manifest?;
     Some((digest, bytes.to_vec()))

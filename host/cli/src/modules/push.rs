@@ -76,7 +76,6 @@ impl PushArguments {
     }
 }
 
-/// Derives the annotations of the OCI image specification from a plugin's description.
 fn described(inspection: &ModuleInspection) -> BTreeMap<String, String> {
     let description = &inspection.description;
     [

@@ -139,7 +139,6 @@ impl RollbackArguments {
     }
 }
 
-/// Joins the texts of all files. Returns the result, and a name for it in error messages.
 fn joined(mut files: Vec<DefinitionFile>) -> crate::Result<(String, String)> {
     match files.as_mut_slice() {
         [] => Err(no_definition(&[]).into()),

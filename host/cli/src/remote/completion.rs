@@ -56,7 +56,6 @@ pub(super) fn definitions() -> ArgValueCompleter {
     })
 }
 
-/// Completes the numbers of revisions, each with the time at which it went live.
 pub(super) fn revisions() -> ArgValueCompleter {
     completer(|| {
         let list: Option<RevisionList> = get(&["history"]);

@@ -90,7 +90,6 @@ impl ServerUrl {
         Err(RemoteError::TokenInTheClear(self.to_string()))
     }
 
-    /// Returns whether the server is on this machine.
     pub(super) fn is_loopback(&self) -> bool {
         match self.0.host() {
             Some(Host::Domain(name)) => name == "localhost",

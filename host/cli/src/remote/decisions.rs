@@ -255,7 +255,6 @@ fn line(decision: &DecisionRecord) -> String {
     )
 }
 
-/// Lists the stages that did more than allow the request.
 fn stages(decision: &DecisionRecord) -> String {
     let rows = decision.stages.iter().filter_map(|row| {
         let what = match (row.result.as_str(), row.mode) {

@@ -6,7 +6,6 @@ pub(super) struct ServerEvent {
     pub(super) data: String,
 }
 
-/// Finds server-sent events in a reply that arrives in chunks.
 #[derive(Debug, Default)]
 pub(super) struct EventReader {
     line: Vec<u8>,

@@ -49,7 +49,6 @@ struct ResponseStatus {
 const REDACTED: &str = "[redacted]";
 
 impl ReplayAnswer {
-    /// Returns the answer that a driver would give for this outcome.
     pub(super) fn from_outcome(request: &Request, outcome: &Outcome) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Review {

@@ -10,7 +10,6 @@ use admittance_admission::suggestion_or;
 
 use crate::arguments;
 
-/// Loads chains without their candidates, see [`without_candidates`].
 pub(crate) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<Vec<ChainDefinition>> {
     without_candidates(arguments::load(paths)?, may_call_webhooks)
 }

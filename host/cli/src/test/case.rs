@@ -89,7 +89,6 @@ impl TestCase {
     }
 }
 
-/// The constraints of a Gatekeeper template, and the kinds of objects that the template may read.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Constraints {
     /// The files of the template and of Gatekeeper's expansion templates.

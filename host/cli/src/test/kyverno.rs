@@ -127,7 +127,6 @@ struct Scene {
     answers: Vec<HttpAnswer>,
 }
 
-/// Reads the cases of a Kyverno test: one for each object of each expected result.
 pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind"]);
@@ -374,7 +373,6 @@ fn full_name(object: &Value) -> String {
     }
 }
 
-/// Returns whether an object has this name, which may be preceded by its namespace.
 fn is_named(object: &Value, name: &str) -> bool {
     full_name(object) == name || metadata(object, "name") == Some(name)
 }

@@ -15,7 +15,6 @@ use crate::{
     table::plain,
 };
 
-/// The values of `--output`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum TestFormat {
     /// Human-readable, coloured on a terminal.
@@ -27,7 +26,6 @@ pub(super) enum TestFormat {
     Junit,
 }
 
-/// The result of a test case, or of the native tests of a project.
 #[derive(Debug)]
 pub(super) struct TestedCase {
     file: String,

@@ -125,7 +125,6 @@ fn http(node: &Node<'_>, dialect: Option<&dyn Dialect>) -> Option<Request> {
     node.accept(request_file::from_http(&bytes, dialect))
 }
 
-/// Reads a request from a file that `admittance record` wrote.
 fn recording(node: &Node<'_>, fields: &mut Fields<'_>) -> Option<(Request, RequestSurroundings)> {
     let number = fields.get("number", 1, readers::integer(1..=u32::MAX));
     let path = node.file()?;

@@ -217,7 +217,6 @@ impl ApiServer {
         self.change(|data| data.forbidden.remove(&(verb.into(), plural.into())));
     }
 
-    /// Delays answers to requests of this verb and resource until the test calls `release`.
     pub(crate) fn hold(&self, verb: &str, plural: &str) {
         self.change(|data| data.held.insert((verb.into(), plural.into())));
     }
@@ -238,7 +237,6 @@ impl ApiServer {
         self.shared.data().reviews.clone()
     }
 
-    /// Counts the requests of this verb whose path contains `part`.
     pub(crate) fn count(&self, verb: &str, part: &str) -> usize {
         let data = self.shared.data();
         let is_it = |(seen, path): &&(String, String)| seen == verb && path.contains(part);
@@ -578,7 +576,6 @@ impl Shared {
         json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
     }
 
-    /// Replies to an access review as the test configured, and records the review.
     fn review(&self, body: &Bytes) -> Reply {
         let mut review: Value = serde_json::from_slice(body).unwrap();
         let mut data = self.data();

@@ -30,7 +30,6 @@ impl Setting {
         Self::with(TOKEN, false)
     }
 
-    /// Starts an API server that requires a client certificate.
     pub(crate) fn with_client_certificates() -> Self {
         Self::with("", true)
     }

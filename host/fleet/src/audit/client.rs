@@ -275,7 +275,6 @@ pub(super) fn content(path: &str, reason: &impl ToString) -> AnswerError {
     }
 }
 
-/// Returns those resources in a list that can be listed and that may match a chain.
 fn auditable(list: ResourceList, tables: &[&Table]) -> Vec<Resource> {
     let GroupVersionKind { group, version, .. } =
         GroupVersionKind::from_api_version(&list.group_version, String::new());

@@ -88,7 +88,6 @@ impl Ledger {
         }
     }
 
-    /// Records the findings on an object, in place of the earlier findings on it.
     pub(super) fn record(&mut self, resource: u16, judged: JudgedObject) {
         let JudgedObject {
             namespace,
@@ -143,7 +142,6 @@ impl Ledger {
         verdicts
     }
 
-    /// Returns the namespaces whose reports in the cluster may be outdated.
     pub(super) fn changed(&self) -> Vec<Option<String>> {
         let changed = self.shards.iter().filter(|(_, shard)| shard.is_changed);
         changed.map(|(namespace, _)| namespace.clone()).collect()

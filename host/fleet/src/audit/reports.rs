@@ -146,7 +146,6 @@ fn result(finding: &Finding) -> Value {
     })
 }
 
-/// Returns the word that stands for a verdict in OpenReports.
 fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Denied => "fail",

@@ -251,7 +251,6 @@ impl Inner {
         }
     }
 
-    /// Handles a change of an object. Returns whether reports may be outdated.
     async fn handle_change(
         &self,
         audited: &mut ChainAudit,

@@ -96,7 +96,6 @@ impl RegisteredWebhook {
         webhooks
     }
 
-    /// Returns whether this webhook and another one differ only in their namespaces.
     fn has_same_settings(&self, other: &Self) -> bool {
         fn needs(webhook: &RegisteredWebhook) -> impl PartialEq + '_ {
             let RegisteredWebhook {

@@ -11,7 +11,6 @@ use crate::chains::EXCEPTION;
 /// The reason of the condition that reports a chain which is live but never called, because no request can reach it.
 const NEVER_CALLED: &str = "NeverCalled";
 
-/// A condition in a resource's status, without its type.
 struct Condition {
     /// The status of the condition: true, false, or `None` for `Unknown`.
     holds: Option<bool>,

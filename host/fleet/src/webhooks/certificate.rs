@@ -155,7 +155,6 @@ impl Renewal<'_> {
     }
 }
 
-/// The Secret with the certificates, and the certificate in it that this replica serves.
 #[derive(Debug)]
 pub(super) struct CertificateSecret {
     pub(super) secret: Resources,

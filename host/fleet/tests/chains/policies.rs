@@ -73,7 +73,6 @@ fn define_template(setting: &Setting) {
     setting.server.put("constrainttemplates", object);
 }
 
-/// Returns the name of each chain, and the number of its stages.
 fn chains(files: Vec<DefinitionFile>) -> Vec<(String, usize)> {
     let chains = DefinitionSet::of_files(files).chains().unwrap();
     chains

@@ -11,7 +11,6 @@ use crate::{
     output::{BAD, DIM, GOOD, WARN, harmless},
 };
 
-/// Returns a line for each dependency; empty if there are none.
 pub(super) fn text(status: &DriverStatus, now: Moment) -> String {
     let panels = status.dependencies(now);
     let lines = panels.iter().flat_map(|panel| &panel.lines);

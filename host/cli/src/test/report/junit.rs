@@ -34,7 +34,6 @@ fn totals(cases: &[TestedCase]) -> String {
     format!("tests=\"{tests}\" failures=\"{failed}\" time=\"{seconds:.6}\"")
 }
 
-/// Escapes text for XML. Control characters that XML cannot represent are replaced.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

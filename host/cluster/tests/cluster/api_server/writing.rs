@@ -7,7 +7,6 @@ use serde_json::Value;
 use super::{ApiServer, Data, DefinedKind, ObjectKey, Reply, Shared, Target, json, status, typed};
 
 impl ApiServer {
-    /// Makes the server serve this kind, as if its CustomResourceDefinition had been created.
     pub(crate) fn define_kind(&self, api_version: &str, plural: &str, kind: &str, is_namespaced: bool) {
         let kind = DefinedKind {
             api_version: api_version.to_owned(),
@@ -18,12 +17,10 @@ impl ApiServer {
         self.change(|data| data.kinds.push(kind));
     }
 
-    /// Stops serving a kind, or all kinds of a group, as if their CustomResourceDefinitions had been deleted.
     pub(crate) fn remove_kind(&self, plural: &str) {
         self.change(|data| data.absent.insert(plural.into()));
     }
 
-    /// Serves a kind or group again that the test removed.
     pub(crate) fn add_kind(&self, plural: &str) {
         self.change(|data| data.absent.remove(plural));
     }
@@ -57,7 +54,6 @@ impl ApiServer {
             .collect()
     }
 
-    /// Returns the current object, as a client receives it.
     pub(crate) fn object(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         let place: ObjectKey = (plural.into(), namespace.into(), name.into());
         self.shared.data().objects.get(&place).cloned()
@@ -229,7 +225,6 @@ impl Shared {
     }
 }
 
-/// Merges a patch into an object, as in RFC 7386.
 fn merge(object: &mut Value, patch: &Value) {
     let Some(fields) = patch.as_object() else {
         *object = patch.clone();

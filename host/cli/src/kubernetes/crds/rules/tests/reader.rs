@@ -16,7 +16,6 @@ use crate::schema;
 /// A string without a meaning, which is also not the name of any field.
 const UNKNOWN: &str = "qqqq";
 
-/// Collects the JSON Pointers of the value at `pointer` and of all values in it.
 fn places(value: &Json, pointer: &str, found: &mut Vec<String>) {
     found.push(pointer.to_owned());
     for (name, value) in value.as_object().into_iter().flatten() {
