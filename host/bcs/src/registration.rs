@@ -28,7 +28,6 @@ const GATEWAYS: &str = "/bcs/services/endpoints/apiserver";
 /// When the drivers agree on a new table, the time within which each driver must serve it.
 const SWITCH: Duration = Duration::from_secs(1);
 
-/// The registration of a driver or a gateway, which exists while the program serves requests. A driver registers below
 /// The registration of a driver or a gateway, which exists while the program serves requests. A driver registers in the
 /// service ensemble below its cluster's node, and in the cluster's own ensemble; a gateway in the service ensemble.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -221,7 +220,6 @@ fn info(config: &RegistrationConfig, cluster: &str, ports: Ports) -> Result<Serv
     })
 }
 
-/// The registrations that a driver or gateway has made. They end when they are withdrawn, or when all clones of this
 /// The registrations of a driver or gateway. They end when they are withdrawn, or when all clones of this are dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Registrations(Arc<[ActiveRegistration]>);
@@ -272,7 +270,6 @@ impl Registrations {
         join_all(self.0.iter().map(ActiveRegistration::update_metrics)).await;
     }
 
-    /// Keeps a driver registered while it serves the same table as the other drivers, so that gateways send no requests
     /// Keeps a driver registered while it serves the same table as the other drivers, so that gateways send no requests
     /// to a driver with an old table. Differences of less than a second are ignored. Never returns; drop it to stop.
     pub async fn follow(&self, mut is_ready: watch::Receiver<bool>) {
