@@ -93,8 +93,7 @@ pub struct FileChange {
 }
 
 impl FileChange {
-    /// Creates the change of the file's text from `before` to `after`. `None` means that there is no file before or
-    /// after.
+    /// Creates the change of the file's text from `before` to `after`. `None` means that the file does not exist.
     pub fn new(path: impl Into<PathBuf>, before: Option<String>, after: Option<String>) -> Self {
         Self {
             path: path.into(),

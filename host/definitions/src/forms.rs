@@ -1,8 +1,7 @@
 //! The policy systems, such as Kubernetes or Gatekeeper, whose documents are converted to chains.
 //!
 //! Each policy system has a submodule, and an entry in the list of [`DocumentForms`]; an embedding program can add
-//! entries. Systems differ only in the methods of [`DocumentForm`], so code outside of a system's submodule does not
-//! depend on it.
+//! entries. Code outside of the submodule uses only the methods of [`DocumentForm`].
 
 pub(crate) mod bcs;
 pub(crate) mod gatekeeper;
@@ -48,8 +47,7 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
         document.root.silent().object_of_any_case()?.optional("metadata")
     }
 
-    /// Reads a document without regard to other documents, and reports all mistakes in it. Parts with mistakes are left
-    /// out.
+    /// Reads a document without regard to others, and reports all its mistakes. Parts with mistakes are left out.
     fn read(&self, document: &TypedDocument<'_>) -> Option<FormContent>;
 
     /// Reports conflicts of a new definition with earlier definitions of this policy system. Names need not be
@@ -74,8 +72,7 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the result of importing a document of this kind, and the reason, if the result is always the same.
-    /// Default: `None`.
+    /// If importing this kind of document always has the same result, returns it with the reason. Default: `None`.
     fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
         None
     }
@@ -93,8 +90,7 @@ pub struct DocumentKind {
     pub is_namespaced: bool,
     /// Whether chains depend on definitions of this kind, although the definitions themselves define no chain or stage.
     pub is_supporting: bool,
-    /// Whether other documents refer to definitions of this kind. If so, such a definition is read even if its version
-    /// is unsupported.
+    /// Whether other documents refer to definitions of this kind, so that even unsupported versions are read.
     pub is_needed: bool,
     /// The fields from which a document without `kind` is recognised as one of this kind. One of the fields is enough.
     pub fields: &'static [&'static str],

@@ -31,11 +31,9 @@ use self::{
 };
 use crate::document::Node;
 
-/// A kind of hook: how it is defined, and how it is prepared for calls. Code outside of the kind's module does not
-/// depend on the kind.
+/// A kind of hook: how it is defined and prepared. Code outside of the kind's module does not depend on it.
 pub trait HookKind: HookValue {
-    /// Returns the plugins that the hook calls. [`prepare`](Self::prepare) gets them in the same order, after they were
-    /// loaded. Default: none.
+    /// Returns the hook's plugins, in the order in which [`prepare`](Self::prepare) gets them. Default: none.
     fn plugins(&self) -> Vec<(PluginRole<'_>, &PluginDefinition)> {
         Vec::new()
     }
@@ -50,34 +48,30 @@ pub trait HookKind: HookValue {
         None
     }
 
-    /// Returns warnings about settings of the hook that are valid, but will probably make it fail. Each has a fix.
-    /// Default: none.
+    /// Returns warnings about valid settings of the hook that will probably fail, each with a fix. Default: none.
     fn warnings(&self) -> Vec<(String, &'static str)> {
         Vec::new()
     }
 
-    /// Returns the kinds of objects that the hook itself reads in the cluster; kinds that are granted to its plugins
-    /// are not included. If expressions check permissions of users, [`ClusterKind::any_access`] is included. Default:
-    /// none.
+    /// Returns the kinds of objects that the hook itself reads in the cluster, without those granted to its plugins. If
+    /// expressions check permissions of users, [`ClusterKind::any_access`] is included. Default: none.
     fn reads(&self) -> BTreeSet<ClusterKind> {
         BTreeSet::new()
     }
 
-    /// Returns the names and expressions of the match conditions that the hook has in addition to those of its stage.
-    /// Default: none.
+    /// Returns names and expressions of the match conditions that the hook adds to those of its stage. Default: none.
     fn conditions(&self) -> Vec<(&str, &str)> {
         Vec::new()
     }
 
     /// Returns whether this hook may refuse requests that its replacement `now` allows, because a file was truncated.
-    /// Therefore a new module, URL or value in settings does not count, because truncation cannot cause it. Default:
-    /// whether the hooks differ.
+    /// Truncation cannot cause a new module, URL or value in settings, so these do not count. Default: whether the
+    /// hooks differ.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         !self.equals(&**now)
     }
 
-    /// Returns the field of a native stage that defines this hook, and its value; `None` if native stages cannot define
-    /// it.
+    /// Returns the field of a native stage that defines this hook, and its value; `None` if there is none.
     fn to_native(&self) -> Option<(&'static str, Json)>;
 
     /// Lists what native stages cannot express about this hook, one sentence each. Default: none.
@@ -85,14 +79,13 @@ pub trait HookKind: HookValue {
         Vec::new()
     }
 
-    /// Lists the ways in which the hook's native form behaves differently from the hook, one sentence each. Default:
-    /// none.
+    /// Lists how the hook's native form behaves differently from the hook, one sentence each. Default: none.
     fn differences_of_native(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Returns whether `native` has all properties of this hook, whose native form was read as `native`. Default:
-    /// whether the two are equal.
+    /// Returns whether `native`, which was read from this hook's native form, lacks nothing. Default: whether they are
+    /// equal.
     fn is_complete_in(&self, native: &HookDefinition) -> bool {
         self.equals(&**native)
     }
@@ -219,11 +212,9 @@ pub struct PreparedHook {
     pub hook: Arc<dyn Hook>,
     /// The description of the hook for the status and the console.
     pub status: HookStatus,
-    /// The key under which the hook's statistics are kept. If a new definition changes it, they restart from zero.
-    /// Default: empty.
+    /// The key of the hook's statistics. If a new definition changes it, they restart from zero. Default: empty.
     pub identity: String,
-    /// The failures that only this kind of hook can have. Each stage can have further failures, whatever its hook.
-    /// Default: all failures.
+    /// The failures that only this kind of hook can have; others are possible in every stage. Default: all failures.
     pub failures: &'static [FailureKind],
     /// Whether the hook sends the requests to a server. Default: false.
     pub calls_server: bool,

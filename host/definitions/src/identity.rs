@@ -69,8 +69,7 @@ pub enum InvalidId {
     Stage(String),
 }
 
-/// Returns the name by which a definition is identified: `shop/pods` for `pods` in the namespace `shop`, `pods` if the
-/// namespace is empty.
+/// Returns the full name of a definition: `{namespace}/{name}`, or `name` if the namespace is empty.
 pub fn definition_name(namespace: &str, name: &str) -> String {
     match namespace {
         "" => name.to_owned(),

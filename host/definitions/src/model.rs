@@ -24,12 +24,10 @@ pub struct ChainDefinition {
     /// The rules of the chain, one of which a request must match. If a webhook configuration defines the chain, these
     /// are the rules of all its webhooks.
     pub rules: Vec<Rule>,
-    /// The stages in the order of their calls. The list may be empty in a BCS definition, a webhook configuration, or a
-    /// policy of Kubernetes without a binding. A webhook or Kubewarden policy without rules has no stage, because it is
-    /// never called.
+    /// The stages in the order of their calls. The list may be empty for a BCS definition, a webhook configuration, or
+    /// a policy of Kubernetes without a binding. A webhook or Kubewarden policy without rules has no stage.
     pub stages: Vec<StageDefinition>,
-    /// Warnings about the chain that were found in reading it. [`Self::warnings`] returns these and more, for example
-    /// about the rules.
+    /// Warnings that were found in reading the chain. [`Self::warnings`] adds more, for example about the rules.
     pub warnings: Vec<Mistake>,
     /// Stages of the chain that are never called. Their plugins are loaded only to find mistakes in them. A template of
     /// Gatekeeper without constraints has such a stage.
@@ -52,8 +50,7 @@ impl ChainDefinition {
         }
     }
 
-    /// Creates a chain for `admittance run` that calls this plugin for every request. The chain has the name of the
-    /// plugin's file.
+    /// Creates a chain for `admittance run`, named after the plugin's file, that calls the plugin for every request.
     pub fn of_plugin(module: &Path, settings: Json, allow: Grants) -> Self {
         let name = module
             .file_stem()
@@ -84,8 +81,7 @@ impl ChainDefinition {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StageDefinition {
-    /// All properties of the stage except its hook: the name, the selectors, the timeout (1 ms to 30 s) and the
-    /// policies.
+    /// All properties of the stage except its hook: name, selectors, timeout (1 ms to 30 s) and policies.
     pub spec: StageSpec,
     /// The hook that the stage calls.
     pub hook: HookDefinition,

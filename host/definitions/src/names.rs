@@ -10,7 +10,7 @@ const SUBDOMAIN: &str =
 const NAME_PART: &str = "use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 \
                          characters at most";
 
-/// Checks that the text is a DNS-1123 subdomain of at most 253 characters. kube-apiserver requires this of
+/// Checks that the text is a DNS-1123 subdomain (at most 253 characters), as kube-apiserver requires of
 /// `metadata.name`.
 pub(crate) fn subdomain(text: &str) -> Result<String, String> {
     if text.len() > 253 {
@@ -73,8 +73,7 @@ pub(crate) fn version(text: &str) -> Result<(), String> {
     ))
 }
 
-/// Checks that the text can be the key of a label: a name of at most 63 characters, which a subdomain and `/` may
-/// precede.
+/// Checks that the text can be a label's key: a name of at most 63 characters, after an optional subdomain and `/`.
 pub(crate) fn label_key(text: &str) -> Result<(), String> {
     let wrong = |rule: &str| Err(format!("{} is not a valid label key: {rule}", quoted(text)));
     let name = match text.split_once('/') {
@@ -91,8 +90,7 @@ pub(crate) fn label_key(text: &str) -> Result<(), String> {
     }
 }
 
-/// Checks that the text can be the value of a label, and is not empty. The rules are those for the name in a label's
-/// key.
+/// Checks that the text can be the value of a label, and is not empty. The rules are those for the name in its key.
 pub(crate) fn label_value(text: &str) -> Result<(), String> {
     if is_name_part(text) {
         return Ok(());

@@ -16,8 +16,7 @@ const WITHHELD: &str = "# This text cannot be read as a definition, and may hold
 /// Returns the text with `[redacted]` in place of each value in `allow.environment`. If the values cannot be located,
 /// another text replaces the whole text.
 pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
-    // The key `environment` may be written with escapes, so a text with a backslash is parsed even if it lacks the
-    // word.
+    // A backslash may be an escape in the name of the field, so such a text is always parsed.
     let may_grant = text.contains('\\') || text.to_ascii_lowercase().contains("environment");
     if !may_grant {
         return Cow::Borrowed(text);
@@ -47,8 +46,7 @@ pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
     }
 }
 
-/// Collects the spans of the values in every `allow.environment`. Case is ignored, because BCS documents may spell keys
-/// in any case.
+/// Collects the spans of all values of `allow.environment`. BCS documents may spell these keys in any case.
 fn collect(node: &Node<'_>, spans: &mut Vec<Range<usize>>) {
     let is = |key: Option<&str>, name: &str| key.is_some_and(|key| key.eq_ignore_ascii_case(name));
     for (key, child) in node.children() {

@@ -17,16 +17,14 @@ const DEFAULT_PAUSE: Duration = Duration::from_secs(10 * 60);
 
 const LARGEST_COUNT: i64 = 1_000_000;
 
-/// If a limit of failures is a percentage, it is a percentage of at least this many requests. Otherwise, one early
-/// failure would end the rollout.
+/// A limit in percent refers to at least this many requests, so that one early failure does not end the rollout.
 const FEWEST: u64 = 100;
 
 /// The gradual replacement of a stage's plugin by its candidate, which decides a growing share of the requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct RolloutDefinition {
-    /// The share of requests that the candidate decides in each step of the rollout. There is at least one step, and
-    /// the shares increase.
+    /// The share of requests that the candidate decides in each step. There is at least one, and the shares increase.
     pub shares: Vec<Share>,
     /// The property of a request that determines whether the plugin or the candidate decides it.
     pub by: RolloutKey,
@@ -34,13 +32,11 @@ pub struct RolloutDefinition {
     pub pause: Duration,
     /// The limit of failures: when the candidate has failed this often, the rollout ends.
     pub failures: RolloutLimit,
-    /// The limit of refusals: when the candidate has denied this many requests that the plugin allows, the rollout
-    /// ends.
+    /// The limit of refusals: the rollout ends when the candidate has denied this many requests that the plugin allows.
     pub refusals: RolloutLimit,
 }
 
-/// The property of a request that determines whether plugin or candidate decides it. Requests with the same value are
-/// decided by the same plugin.
+/// The property of requests by which plugin or candidate decides. For equal values, the same plugin decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RolloutKey {
     /// The namespace of the request or, if it has none, the name of the object.
@@ -64,9 +60,8 @@ pub enum RolloutLimit {
 }
 
 impl RolloutDefinition {
-    /// Returns whether the candidate of the stage decides the request, if it decides this share of all requests. A
-    /// request in a share is also in every larger share. The result depends only on the arguments, so it is the same in
-    /// all replicas.
+    /// Returns whether the candidate decides the request, if it decides this share of the stage's requests. Larger
+    /// shares include the requests of smaller ones. The result depends only on the arguments, so all replicas agree.
     pub fn includes(&self, stage: &str, request: &Request, share: Share) -> bool {
         if share == Share::ALL {
             return true;

@@ -202,9 +202,8 @@ fn covered_in_any_order(texts: &[&str]) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Returns the covered patterns that kube-apiserver rejects, by index, each with the covering pattern. They are those
-/// with a subresource that an earlier pattern covers and, if the list contains `*`, the last pattern without a
-/// subresource.
+/// Returns the index of each covered pattern that kube-apiserver rejects, and the covering pattern: each with a
+/// subresource that an earlier one covers and, if the list contains `*`, the last without a subresource.
 fn covered_for_kubernetes(texts: &[&str]) -> Vec<(usize, String)> {
     let mut covered = Vec::new();
     for (index, text) in texts.iter().enumerate() {
@@ -224,8 +223,7 @@ fn covered_for_kubernetes(texts: &[&str]) -> Vec<(usize, String)> {
     covered
 }
 
-/// Parses a resource pattern like kube-apiserver: `pods/` means `pods`, and `/status` is valid but matches no resource,
-/// so it is `None`.
+/// Parses a resource pattern like kube-apiserver: `pods/` means `pods`, and `/status` matches no resource (`None`).
 fn parse_kubernetes(text: &str) -> Result<Option<ResourcePattern>, RuleError> {
     match text.split_once('/') {
         Some(("", _)) => Ok(None),

@@ -31,8 +31,7 @@ impl Syntax {
     }
 }
 
-/// Reads the namespace selector of a native stage. It selects namespaces by name, as in BCS, or by their labels, as in
-/// Kubernetes.
+/// Reads the namespace selector of a native stage, which selects by name as in BCS, or by label as in Kubernetes.
 pub(crate) fn namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     let fields = node.object()?;
     let by_name = fields.has("operator") || fields.has("values");
@@ -72,8 +71,7 @@ fn by_names(mut fields: Fields<'_>) -> Option<NamespaceSelector> {
     Some(selector?(values))
 }
 
-/// Reads the field `name`, which is a label selector in the format of Kubernetes. If it is missing, the selector
-/// matches everything.
+/// Reads the label selector in the field `name`, in the format of Kubernetes. If it is missing, everything matches.
 pub(crate) fn labels_of(fields: &mut Fields<'_>, name: &'static str, syntax: Syntax) -> LabelSelector {
     match fields.get_optional(name, Node::object) {
         Some(fields) => by_labels(fields, syntax, &[]),
@@ -86,8 +84,7 @@ pub(crate) fn namespaces_with(labels: LabelSelector) -> Option<NamespaceSelector
     (!labels.is_empty()).then_some(NamespaceSelector::Labels(labels))
 }
 
-/// Reads a label selector. `also_known` lists the fields of the alternative format, so that a fix for an unknown field
-/// may suggest them.
+/// Reads a label selector. A fix for an unknown field may suggest the fields `also_known` of the alternative format.
 fn by_labels(mut fields: Fields<'_>, syntax: Syntax, also_known: &[&'static str]) -> LabelSelector {
     let mut requirements = Vec::new();
     for (key, value) in fields.get("matchLabels", Vec::new(), Node::map) {

@@ -59,8 +59,7 @@ impl DefinitionSet {
         }
     }
 
-    /// Returns whether the files to which definitions refer, such as files of settings, are unchanged since they were
-    /// read.
+    /// Returns whether the files to which definitions refer, such as files of settings, have not changed.
     pub fn is_current(&self) -> bool {
         self.reads.are_current()
     }
@@ -164,8 +163,7 @@ impl DefinitionSet {
         stored::all(self)
     }
 
-    /// Returns the documents that define a chain: its own definition and, if they are separate, those of its stages,
-    /// such as bindings.
+    /// Returns the definition of a chain and, if its stages are separate definitions, such as bindings, those too.
     pub fn documents_of(&self, id: &ChainId) -> Vec<StoredDefinition> {
         let chains = self.chains().unwrap_or_default();
         let matches_id = |chain: &&ChainDefinition| chain.phase == id.phase && chain.name == id.name;

@@ -38,8 +38,7 @@ impl Share {
     pub fn is_due(self, counter: u64) -> bool {
         let whole = u64::from(Self::WHOLE);
         let parts = u64::from(self.0.get());
-        // Every request adds the share's parts to a sum. A request is in the share if the sum passes a multiple of the
-        // whole.
+        // Each request adds `parts` to a sum. It is in the share if the sum passes a multiple of `whole`.
         (counter % whole) * parts % whole < parts
     }
 }

@@ -63,8 +63,7 @@ pub struct DefinitionFile {
     pub text: String,
     /// Whether the text is in a file or in an entry.
     pub kind: StoreKind,
-    /// The ID of the definition that belongs at this path; `None` if the store does not derive paths from names. It
-    /// identifies even an invalid entry.
+    /// The ID of the definition that belongs at this path, if the store tells it. It identifies even an invalid entry.
     pub expected_id: Option<DefinitionId>,
 }
 
@@ -74,8 +73,7 @@ impl DefinitionFile {
         Self::new(StoreKind::Files, path, text)
     }
 
-    /// Creates an entry with this path and text. `expected_id` is the ID of the definition that belongs at the path, if
-    /// the path tells it.
+    /// Creates an entry with this path and text. `expected_id` is the ID of the definition that belongs at the path.
     pub fn entry(
         path: impl Into<PathBuf>,
         text: impl Into<String>,
@@ -175,8 +173,7 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Since the store was last read, the definition to be written was changed, or another one with its name was
-    /// created.
+    /// Since the last read, the definition to be written was changed, or another one with its name was created.
     #[error("{path} was changed by someone else meanwhile; nothing was written, try again")]
     ChangedMeanwhile {
         /// The path of the definition that was to be written.
@@ -242,8 +239,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Creates the error after the server of the store has failed a request. If `is_temporary`, the store counts as
-    /// unreachable, and is read again.
+    /// Creates the error for a failed request to a store's server. After a temporary error, the store is read again.
     pub fn of_server(store: String, reason: String, is_temporary: bool) -> Self {
         if is_temporary {
             Self::Unreachable { store, reason }

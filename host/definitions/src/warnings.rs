@@ -34,8 +34,7 @@ impl ChainDefinition {
     /// for which this is true of all requests that match it.
     pub fn unreached(&self, reach: &Reach) -> Vec<Mistake> {
         let mut warnings = self.warnings_of_entries(|rule| {
-            // A rule of a stage with an expansion may be for generated objects, which are not in any request. So there
-            // is no warning.
+            // There is no warning: a stage with an expansion has rules for generated objects, which are in no request.
             if self.stages.iter().any(|stage| stage.spec.expansion.is_some()) {
                 return Vec::new();
             }
@@ -75,8 +74,7 @@ impl ChainDefinition {
             if warnings.iter().any(|warning| warning.message == message) {
                 continue;
             }
-            // The location of the entry cannot be found if the chain is not from a file, or if the file has changed
-            // since it was read.
+            // The entry has no location if the chain is not from a file, or if the file has changed since it was read.
             let mut roots = documents.iter().map(Document::root_ignoring_mistakes);
             let entry = roots
                 .find_map(|root| root.object_at(&self.source))

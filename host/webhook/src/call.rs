@@ -31,8 +31,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Posts `body` to `uri`. Returns the body of the response if `accept` allows its status; otherwise, the call
-    /// fails.
+    /// Posts `body` to `uri`. Returns the body of the response, or a failure if `accept` does not allow its status.
     pub(crate) async fn post(
         &self,
         uri: Uri,
@@ -211,8 +210,7 @@ impl From<FailedCall> for Failure {
     }
 }
 
-/// Returns the seconds in `Retry-After`. Returns `None` unless the status is 429 or at least 500, because client-go
-/// retries no other responses.
+/// Returns the seconds in `Retry-After` if the status is 429 or at least 500. client-go retries the same responses.
 fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
     let status = response.status();
     if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {

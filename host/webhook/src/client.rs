@@ -55,8 +55,7 @@ struct Key {
 }
 
 impl WebhookClients {
-    /// Creates clients without connections. `resolve` contains the addresses of some host names; all other names are
-    /// looked up in DNS.
+    /// Creates clients without connections. Names that are missing in `resolve` are looked up in DNS.
     pub fn new(resolve: Resolve) -> Self {
         Self::create(resolve, false)
     }

@@ -11,14 +11,12 @@ pub struct WebhookConfig {
     /// The CAs with which the certificate of the webhook's server is verified; `None` for the CAs of the operating
     /// system. A BCS service must have a bundle.
     pub ca_bundle: Option<Vec<CertificateDer<'static>>>,
-    /// Whether the webhook may only allow or deny requests. If so, a patch in its response has the effect that it has
-    /// in kube-apiserver: a `v1` AdmissionReview is invalid, and in a `v1beta1` review, the patch is ignored. Default:
-    /// false.
+    /// Whether the webhook may only allow or deny requests. If so, a patch makes a `v1` AdmissionReview invalid, and is
+    /// ignored in a `v1beta1` review, as in kube-apiserver. Default: false.
     pub validating: bool,
     /// The maximum size of the body of a response, in bytes. Default: 8 MiB.
     pub response_limit: usize,
-    /// The timeout of connecting, which includes DNS, TCP and TLS. Default: 2 s. The deadline of the whole call applies
-    /// as well.
+    /// The timeout of connecting: DNS, TCP and TLS together. Default: 2 s. The deadline of a call applies as well.
     pub connect_timeout: Duration,
 }
 

@@ -18,12 +18,10 @@ use crate::{Resolve, tls};
 pub(crate) type Connector =
     BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<TokioIo<TcpStream>>>, Failure>;
 
-/// Creates a connector to webhook servers. It takes their addresses from `resolve`; a host name that is missing there
-/// is looked up in DNS.
+/// Creates a connector to webhook servers. Host names that are missing in `resolve` are looked up in DNS.
 pub(crate) fn connector(tls: ClientConfig, resolve: Arc<Resolve>, limit: Duration) -> Connector {
     let mut tcp = tcp_connector();
-    // If a name has several addresses, they share the timeout. Thus an unreachable address leaves time for the next
-    // one.
+    // The addresses of a name share the timeout. Thus an unreachable address leaves time for the next one.
     tcp.set_connect_timeout(Some(limit));
     let tcp = service_fn(move |uri: Uri| {
         let dialled = resolve.dial(&uri);

@@ -167,8 +167,7 @@ mod tests {
         }
     }
 
-    /// Rows that begin with "BCS" expect what the BCS driver accepts. All other rows expect what kube-apiserver accepts
-    /// in `clientConfig`.
+    /// Rows that begin with "BCS" follow the BCS driver, all others kube-apiserver's validation of `clientConfig`.
     #[test]
     fn urls_of_webhooks_are_checked() {
         use Protocol::BcsResource;
@@ -251,8 +250,7 @@ mod tests {
         use Protocol::BcsResource;
         use ServiceNaming::{Bcs, Kubernetes};
         let (bcs, kubernetes) = ((BcsResource, Bcs), (review(), Kubernetes));
-        // (protocol and naming of the service, its namespace, port and path, expected URI or part of the expected
-        // error)
+        // (protocol and naming of the service, its namespace, port and path, expected URI or part of the error)
         for ((protocol, naming), namespace, port, path, expected) in [
             (&bcs, "ns", 443, "", Ok("https://hook.ns/")),
             (&bcs, "ns", 8443, "/x?y=z", Ok("https://hook.ns:8443/x?y=z")),

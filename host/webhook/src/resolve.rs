@@ -49,8 +49,7 @@ impl Resolve {
         self.0.get(key(host).as_ref())
     }
 
-    /// Returns the URI to connect to instead of `uri`, with the host and port that override DNS; `None` if its host has
-    /// no override.
+    /// Returns the URI to connect to: `uri` with the address that overrides DNS; `None` if there is no override.
     pub(crate) fn dial(&self, uri: &Uri) -> Option<Uri> {
         let Address(authority) = self.get(uri.host()?)?;
         let mut parts = http::uri::Parts::default();

@@ -11,8 +11,7 @@ use http::{HeaderValue, StatusCode, header};
 
 use crate::call::{Caller, FailedCall};
 
-/// The maximum number of retries of a call, after responses with `Retry-After`. It is that of client-go, which
-/// kube-apiserver uses.
+/// The maximum number of retries after responses with `Retry-After`. It is that of client-go and thus kube-apiserver.
 const RETRIES: u32 = 10;
 
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, */*");
@@ -31,8 +30,7 @@ pub(crate) async fn call(
     deadline: Deadline,
 ) -> Result<Response, Failure> {
     let body = write_review(form.version, request);
-    // The webhook is told the timeout in full seconds. As in kube-apiserver, it is rounded up, so that the webhook does
-    // not give up too early.
+    // The timeout is sent in full seconds. As in kube-apiserver, it is rounded up, lest the webhook gives up early.
     let seconds = deadline.remaining().as_millis().div_ceil(1000).max(1);
     let uri = caller.endpoint.uri(Some(&format!("timeout={seconds}s")));
     let is_success = |status: StatusCode| (200..=206).contains(&status.as_u16());

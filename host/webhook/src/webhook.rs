@@ -13,8 +13,7 @@ use crate::{
     review::{self, ReviewForm},
 };
 
-/// A webhook on a server. It may share its pooled connections with other webhooks, so they may stay open after it was
-/// dropped.
+/// A webhook on a server. It may share its connections with other webhooks, so they may stay open after it is dropped.
 ///
 /// A call is a POST, which is cancelled if the future is dropped. The webhook itself has a timeout only for connecting,
 /// because the chain cancels each call at its deadline.

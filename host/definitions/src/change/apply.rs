@@ -76,8 +76,7 @@ pub(crate) fn apply(
         }
     }).collect::<Result<Vec<_>, _>>()?;
 
-    // The existing definitions that are kept come before the applied ones. Conflicts are reported for the later of two
-    // definitions, and so for the applied text.
+    // Conflicts are reported for the later of two definitions. So the applied text comes last.
     let is_replaced = |file: usize, document: usize| {
         let mut targets = goals.iter().filter_map(WriteTarget::target);
         targets.any(|target| (target.file, target.document) == (file, document))
@@ -98,8 +97,7 @@ pub(crate) fn apply(
     Ok(change(set, &applied, goals))
 }
 
-/// Returns the chains in the text. Relative paths in a definition start in the directory of the file to which [`apply`]
-/// would write it.
+/// Returns the chains in the text. Relative paths start in the directory of the file that [`apply`] would write.
 pub(crate) fn chains_of(
     set: &DefinitionSet,
     text: &str,
@@ -133,8 +131,7 @@ pub(crate) fn chains_of(
 struct Applied<'a> {
     id: DefinitionId,
     document: &'a Document,
-    /// The phase of the chain that this document defines; `None` if it defines a chain only together with other
-    /// documents.
+    /// The phase of the document's chain; `None` if it defines a chain only together with other documents.
     phase: Option<Phase>,
     /// The part of the applied text that belongs to this document.
     text: &'a str,
@@ -215,8 +212,7 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// Returns the applied document merged with the definition that it replaces; `None` if it replaces the definition
-    /// entirely.
+    /// Returns the document merged with the definition that it replaces; `None` if nothing of it is kept.
     fn merged(&self, replaced: &ParsedDefinition<'_>) -> Option<Json> {
         let form = &replaced.read.form;
         form.merge(
@@ -262,8 +258,7 @@ impl<'d, 'a> WriteTarget<'d, 'a> {
         }
     }
 
-    /// Returns the directory of the file to which the document is written; `None` if it is written to an entry of a
-    /// store.
+    /// Returns the directory of the file that the document is written to; `None` for an entry of a store.
     fn directory<'s>(&'s self, set: &'s DefinitionSet) -> Option<&'s Path> {
         let (kind, path) = match self {
             Self::Keep(target) | Self::Replace(target) => {
@@ -335,8 +330,7 @@ fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<WriteTarget<'
     Change::between(set, new, effects)
 }
 
-/// Returns the path for a new definition, `{directory}/{kind}-{name}.yaml`, whether or not a file with this path
-/// exists.
+/// Returns the path for a new definition, `{directory}/{kind}-{name}.yaml`, even if a file with this path exists.
 pub(crate) fn file_of(id: &DefinitionId, directory: &Path) -> PathBuf {
     const LONGEST: usize = 100;
     // Only these characters are kept: all file systems accept them, and without `/` the path stays in the directory.
@@ -349,8 +343,7 @@ pub(crate) fn file_of(id: &DefinitionId, directory: &Path) -> PathBuf {
     directory.join(format!("{name}.yaml"))
 }
 
-/// Returns a path that exists neither on disk nor in `files`: `path`, or else `path` with a number appended to its
-/// name.
+/// Returns an unused path, neither on disk nor in `files`: `path`, or else `path` with a number appended to its name.
 pub(crate) fn free_path(path: PathBuf, files: &[DefinitionFile]) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let mut free = path.clone();

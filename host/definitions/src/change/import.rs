@@ -1,7 +1,6 @@
 //! Converts definitions of other policy systems, such as Kubernetes or Kubewarden, to equivalent native chains.
 //!
-//! After a chain was written in native form, it is read again and compared with the original. If the two differ, the
-//! original definition is kept.
+//! Each native chain is read again and compared with the original. If they differ, the original definition is kept.
 
 mod compare;
 
@@ -190,8 +189,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Returns the result of importing this definition, and the reason for it, if every definition of its kind has this
-    /// result.
+    /// If every definition of this kind has the same result of the import, returns it with the reason.
     fn stays(&self) -> Option<(ImportResult, &'static str)> {
         let ReadDefinition { form, kind, .. } = &**self.definition.read;
         form.import(kind)

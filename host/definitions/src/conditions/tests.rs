@@ -2,8 +2,7 @@ use admittance_conditions::MatchCondition;
 
 use crate::load_text;
 
-/// Reads these conditions both in a native stage and in a Kubernetes webhook. Returns names and expressions, or the
-/// mistakes.
+/// Reads the conditions in a native stage and in a webhook. Returns names and expressions, or the mistakes.
 fn read(conditions: &str) -> Result<Vec<(String, String)>, String> {
     let native = format!(
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: a }}\nspec:\n  rules: [ {{ \

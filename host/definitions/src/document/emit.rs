@@ -35,8 +35,7 @@ impl Serialize for Node<'_> {
     }
 }
 
-/// A string or key on one line. It is quoted if YAML could read it as another type, except for words like `on`, which
-/// the serializer quotes itself.
+/// A string or key on one line, quoted if it looks like another type. The serializer itself quotes words like `on`.
 struct Text<'a>(&'a str);
 
 impl Serialize for Text<'_> {
@@ -49,8 +48,7 @@ impl Serialize for Text<'_> {
     }
 }
 
-/// Returns whether the text can be written without quotes: it cannot be mistaken for a number, and contains no special
-/// character of YAML.
+/// Returns whether the text needs no quotes: it does not look like a number, and has no special character of YAML.
 fn is_word(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/')
         && !text.ends_with(' ')

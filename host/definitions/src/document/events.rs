@@ -10,8 +10,7 @@ use super::{
     yaml::position,
 };
 
-/// The maximum number of values that aliases repeat for each value that is written out. go-yaml has the same limit, and
-/// a lower one above 400,000 values.
+/// How many values aliases may repeat for each written value. go-yaml allows fewer above 400,000 values.
 const MOST_REPEATED: usize = 99;
 
 /// Up to this number of values, aliases may repeat any share of them. go-yaml has the same exception.
@@ -28,8 +27,7 @@ pub(super) struct Events<'t> {
     anchors: HashMap<usize, Range<usize>>,
     /// The ranges of recorded events that must still be repeated: one range for each level of nested aliases.
     repeating: Vec<Range<usize>>,
-    /// The position of the last event that was read from the text. During a repetition, it is the position of the
-    /// outermost alias.
+    /// The position of the last event read from the text; during a repetition, that of the outermost alias.
     written: Position,
     /// The number of values so far, including keys and repeated values.
     values: usize,
@@ -120,8 +118,7 @@ impl<'t> Events<'t> {
         None
     }
 
-    /// Counts a value, and fails if a limit is exceeded. Without limits, nested aliases could expand a short text to
-    /// gigabytes.
+    /// Counts a value, and fails at a limit. Without limits, nested aliases could expand a short text to gigabytes.
     fn count(&mut self, event: &Event<'_>, is_repeated: bool) -> Result<(), SyntaxMistake> {
         let bytes = match event {
             Event::Scalar(text, ..) => 1 + text.len(),

@@ -5,8 +5,7 @@ use super::{
     tree::{Entry, Position, SyntaxMistake},
 };
 
-/// Reads an object field by field. When the reader is dropped, it reports the fields that were not read as unknown,
-/// unless no field was read at all.
+/// Reads an object field by field. Dropping the reader reports fields that were not read, unless no field was read.
 ///
 /// A field with the value `null` counts as absent, as in Kubernetes.
 #[derive(Debug)]
@@ -164,8 +163,7 @@ impl<'a> Fields<'a> {
                 );
                 continue;
             };
-            // Two spellings of one field, such as `name` and `Name`, are possible only if case is ignored. The second
-            // is a mistake.
+            // If case is ignored, a field can be written twice, as `name` and `Name`. The second is a mistake.
             match first.iter().find(|(seen, _)| *seen == name) {
                 Some((_, position)) => {
                     let SyntaxMistake { message, fix, .. } =

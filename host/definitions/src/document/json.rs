@@ -1,5 +1,4 @@
-//! Reads JSON with positions. serde_json parses the text, and each value's offset in it is converted to a line and a
-//! column.
+//! Reads JSON with positions. serde_json parses the text, and the offset of each value gives its line and column.
 
 use std::ops::Range;
 
@@ -28,8 +27,7 @@ pub(super) fn read(text: &str, flaws: &mut Vec<SyntaxMistake>) -> Result<Positio
     value(&mut lines, raw, 0, flaws)
 }
 
-/// Creates a syntax mistake from serde_json's message. The position at the end of the message is cut off, because a
-/// `SyntaxMistake` has its own.
+/// Creates a syntax mistake from serde_json's message, without the position at its end, which the mistake has itself.
 fn not_json(position: Position, error: &serde_json::Error) -> SyntaxMistake {
     let text = error.to_string();
     let message = text
@@ -38,8 +36,7 @@ fn not_json(position: Position, error: &serde_json::Error) -> SyntaxMistake {
     SyntaxMistake::new(position, format!("this is not JSON: {message}"), "")
 }
 
-/// Converts offsets to lines and columns. It counts lines from the previous offset on, or from the start of the text if
-/// the new offset is smaller.
+/// Converts offsets to lines and columns. Counts from the previous offset, or from the start if the offset is smaller.
 struct Lines<'a> {
     text: &'a str,
     offset: usize,

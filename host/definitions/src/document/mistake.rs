@@ -72,8 +72,7 @@ impl Mistake {
     }
 }
 
-/// The location and path of a value. They are kept so that mistakes about it can be reported after its document was
-/// dropped.
+/// The location and path of a value. Mistakes about the value can be reported even after its document was dropped.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ValueLocation {
     pub(crate) location: Location,
@@ -137,8 +136,7 @@ impl Mistakes {
         self.0.len()
     }
 
-    /// Iterates over the mistakes in the order in which they were found, or by location after [`Mistakes::into_result`]
-    /// has sorted them.
+    /// Iterates over the mistakes as found or, after [`Mistakes::into_result`], in the order of their locations.
     pub fn iter(&self) -> std::slice::Iter<'_, Mistake> {
         self.0.iter()
     }

@@ -56,8 +56,7 @@ pub(crate) const UNINTERRUPTED: usize = 256;
 /// The maximum number of documents in a file. Empty documents count as well.
 pub const MOST_DOCUMENTS: usize = 16 * 1024;
 
-/// The maximum number of values in a file, including keys, and values that aliases repeat. A large definition has
-/// thousands.
+/// The maximum number of values in a file, including keys and repetitions by aliases. A large definition has thousands.
 pub const MOST_VALUES: usize = 500_000;
 
 /// The mark that some editors put at the beginning of a file.
@@ -67,8 +66,7 @@ pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 #[derive(Clone, Debug)]
 pub struct Document {
     file: String,
-    /// The directory where relative paths in the document start; `None` if the document must not contain relative
-    /// paths.
+    /// The directory where relative paths in the document start; `None` if it must not contain relative paths.
     directory: Option<PathBuf>,
     syntax: Syntax,
     root: Positioned,
@@ -91,8 +89,7 @@ impl Document {
         Node::root(self).reporting_to(mistakes)
     }
 
-    /// Returns the value of the whole document. Reading the value ignores mistakes, for example because it was checked
-    /// before.
+    /// Returns the value of the whole document. Mistakes in reading it are ignored, for instance after a check.
     pub fn root_ignoring_mistakes(&self) -> Node<'_> {
         Node::root(self)
     }
@@ -106,8 +103,7 @@ impl Document {
         self.syntax
     }
 
-    /// Returns the part of the file's text that belongs to this document: the text between its markers, or the whole
-    /// text if `is_only`.
+    /// Returns the document's part of the file's text: between its markers or, if `is_only`, the whole text.
     pub(crate) fn text_in<'t>(&self, text: &'t str, is_only: bool) -> &'t str {
         let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         if is_only {
@@ -119,8 +115,7 @@ impl Document {
         own.and_then(|own| text.get(own)).unwrap_or(text)
     }
 
-    /// Returns the document with this directory as the start of relative paths. Without a directory, a relative path is
-    /// a mistake.
+    /// Returns the document with this directory for relative paths. Without one, a relative path is a mistake.
     pub(crate) fn within(&self, directory: Option<&Path>) -> Self {
         Self {
             directory: directory.map(Path::to_owned),
@@ -144,8 +139,7 @@ impl Document {
     }
 }
 
-/// Replaces ranges of the text, each by its new string. Because of aliases, one range may contain another; then only
-/// the larger one is replaced.
+/// Replaces ranges of the text. With aliases, one range may contain another; then only the larger one is replaced.
 pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> String {
     parts.sort_by_key(|(part, _)| (part.start, Reverse(part.end)));
     let mut end = 0;
@@ -162,8 +156,7 @@ pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> Stri
     replaced
 }
 
-/// Splits a YAML text at its document markers, which are lines that begin with `---` or `...`. No line inside a
-/// document begins like this.
+/// Splits a YAML text at its document markers: lines that begin with `---` or `...`, as no line of content does.
 fn parts(text: &str) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let (mut start, mut offset) = (0, 0);

@@ -92,8 +92,7 @@ impl<'a> Node<'a> {
         self.report(self.mistake(message, fix));
     }
 
-    /// Reports a mistake about this value like [`wrong`](Self::wrong), and returns `None`, so that a reader can return
-    /// the result.
+    /// Reports a mistake like [`wrong`](Self::wrong), and returns `None` as the result of a reader.
     pub fn reject<T>(&self, message: impl Into<String>, fix: impl Into<String>) -> Option<T> {
         self.wrong(message, fix);
         None
@@ -108,8 +107,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the number of mistakes in the node's list. Mistakes about other nodes count as well if they share the
-    /// list.
+    /// Returns the number of mistakes in the node's list. Nodes that share the list add their mistakes to it too.
     pub fn mistake_count(&self) -> usize {
         self.mistakes.map_or(0, |cell| {
             let mistakes = cell.take();
@@ -173,8 +171,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the text of the file at `path`. All documents that are read together get the same text, even if the file
-    /// changes.
+    /// Returns the text of the file at `path`. Documents that are read together get the same version of the file.
     pub(crate) fn text_of(&self, path: &Path) -> Result<String, Mistake> {
         let mut texts = self.document.texts.lock();
         let text = texts

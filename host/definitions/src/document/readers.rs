@@ -50,8 +50,7 @@ pub fn network(node: &Node<'_>) -> Option<IpNet> {
     node.parse_with(parse)
 }
 
-/// Returns a reader of one of these words. Case matters. Messages call such a word `what`, for example `failure
-/// policy`.
+/// Returns a reader of one of these words. Case matters. Messages call a word `what`, such as `failure policy`.
 pub fn one_of<T: Copy>(
     what: &'static str,
     words: &'static [(&'static str, T)],

@@ -1,5 +1,4 @@
-//! Converts scalars like kubectl: first by go-yaml v2's rules for YAML 1.1 (`resolve.go`), then to JSON by the rules of
-//! sigs.k8s.io/yaml.
+//! Converts scalars like kubectl: by go-yaml v2's rules for YAML 1.1 (`resolve.go`), then to JSON as sigs.k8s.io/yaml.
 
 use std::borrow::Cow;
 
@@ -83,8 +82,7 @@ fn boolean(text: &str) -> Option<bool> {
     FALSE.contains(&text).then_some(false)
 }
 
-/// Parses a number of YAML 1.1. Returns `None` if the text is not a number or the number is too large; the scalar is
-/// then a string.
+/// Parses a number of YAML 1.1. Returns `None` for other texts and for too large numbers, which stay strings.
 fn number(text: &str) -> Option<Scalar> {
     // Underscores between digits are dropped, but only in a number that begins with a digit or sign.
     let digits = match text.as_bytes().first()? {

@@ -1,5 +1,4 @@
-//! Replaces tabs that indent lines inside brackets or braces. go-yaml accepts such tabs, but the parser used here does
-//! not.
+//! Replaces tabs that indent lines inside brackets or braces. go-yaml accepts such tabs; the parser used here does not.
 
 use std::{borrow::Cow, ops::Range, slice};
 

@@ -92,8 +92,7 @@ pub(super) fn join(path: &str, key: &str) -> String {
     }
 }
 
-/// Returns the position after the last character that is not white space. Mistakes at the end of a text are reported
-/// there, not after blank lines.
+/// Returns the position after the last visible character. Mistakes at the end of a text are reported there.
 pub(super) fn end_of(text: &str) -> Position {
     let text = text.trim_end();
     let is_break = |(index, byte): (usize, u8)| {
@@ -183,13 +182,11 @@ impl SyntaxMistake {
     }
 }
 
-/// Builds a map from its fields. If the text contains a field twice, the first one is kept, and the second is a
-/// mistake.
+/// Builds a map from its fields. If a field is written twice, the first is kept, and the second is a mistake.
 #[derive(Debug, Default)]
 pub(super) struct MapBuilder {
     entries: Vec<Entry>,
-    /// For each key, the index of its entry, and whether the map itself contains the field or only a map that was
-    /// merged into it.
+    /// For each key, the index of its entry, and whether the map itself contains it or only a merged map.
     keys: std::collections::HashMap<String, (usize, bool)>,
 }
 

@@ -150,8 +150,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Removes trailing white space from a range: the parser includes trailing line breaks in the span of a block
-    /// scalar.
+    /// Removes trailing white space from a range, because the span of a block scalar includes its last line breaks.
     fn without_space(&self, span: Range<usize>) -> Range<usize> {
         let written = self.text.get(span.clone()).unwrap_or_default().trim_end();
         span.start..span.start + written.len()
@@ -263,8 +262,7 @@ impl Builder<'_> {
         Ok(None)
     }
 
-    /// If a map expects its next key, returns where to store the key. Otherwise, a value is expected, and the result is
-    /// `None`.
+    /// Returns where to store the next key; `None` if the innermost collection does not expect a key now.
     fn missing_key(&mut self) -> Option<&mut Option<Key>> {
         match &mut self.open.last_mut()?.content {
             Content::Map { key, .. } if key.is_none() => Some(key),

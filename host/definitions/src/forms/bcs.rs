@@ -22,8 +22,7 @@ use crate::{
     plugin, selectors,
 };
 
-/// The default timeout of a hook. It equals kube-apiserver's default for webhooks, because BCS has none: its driver
-/// waits forever.
+/// The default timeout of a hook. It is kube-apiserver's for webhooks, because the BCS driver waits forever.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 const OPERATIONS: [(&str, Operation); 2] = [("Create", Operation::Create), ("Update", Operation::Update)];
@@ -40,8 +39,7 @@ const RESOURCE_KINDS: [(&str, &str); 7] = [
     ("Service", "service"),
 ];
 
-/// The operation and the kind of object for which a definition's hooks are called. In BCS, two definitions cannot have
-/// the same pair.
+/// The operation and kind of object for which hooks are called. In BCS, no two definitions may have the same pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct HookTarget {
     operation: Operation,
@@ -261,8 +259,7 @@ fn read_client(node: &Node<'_>) -> Option<WebhookDefinition> {
     })
 }
 
-/// Accepts a name without spaces and control characters. BCS has no rules for names, but spaces and control characters
-/// would corrupt logs.
+/// Accepts a name without spaces and control characters, which would corrupt logs. BCS has no rules for names.
 fn printable(text: &str) -> Result<String, String> {
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err(format!(

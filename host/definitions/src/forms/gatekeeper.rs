@@ -157,8 +157,7 @@ impl DocumentForm for Gatekeeper {
         defined.chains.extend(mutator::chain(&documents));
     }
 
-    /// Returns `Kept`, because the effect of a template depends on more documents, such as its constraints, so it
-    /// cannot be converted alone.
+    /// Returns `Kept`: a template also depends on other documents, such as its constraints, so it is not converted.
     fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
         Some((ImportResult::Kept, "documents of Gatekeeper have no native form"))
     }

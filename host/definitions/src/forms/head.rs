@@ -59,8 +59,7 @@ impl DocumentForms {
         let Some(head) = Head::read(root, self) else {
             return Vec::new();
         };
-        // `kubectl get` prints lists of the kind `List`. The API server appends `List` to the kind of the items, as in
-        // `SyncSetList`.
+        // `kubectl get` prints a `List`. The API server names a list after its items, such as `SyncSetList`.
         let kind_of_items = head.kind.strip_suffix("List");
         let of_items = kind_of_items.and_then(|kind| self.recognize(kind, head.version));
         match of_items {
@@ -111,8 +110,7 @@ impl DocumentForms {
     }
 }
 
-/// The kind of a file with an admission request. It gets a fix of its own, because people sometimes pass it in place of
-/// definitions.
+/// The kind of a file with an admission request. People sometimes pass it by mistake, so it has its own fix.
 const REVIEW: &str = "AdmissionReview";
 const REVIEW_FIX: &str = "it is a request, not a definition: `admittance run CHAINS REQUEST` and `admittance replay \
                           REQUESTS CHAINS` evaluate requests";

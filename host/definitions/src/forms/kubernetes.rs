@@ -1,8 +1,7 @@
 //! Reads the webhook configurations and the CEL policies of Kubernetes.
 //!
 //! Every document that a Kubernetes API server accepts is accepted here, except for a few in which every call would
-//! fail. Unlike in Kubernetes, a webhook can have the fields `plugin` (instead of `clientConfig`), `timeout` and
-//! `mode`.
+//! fail. In addition, a webhook can have the fields `plugin` (instead of `clientConfig`), `timeout` and `mode`.
 
 mod openapi;
 pub(super) mod policy;
@@ -26,8 +25,7 @@ use crate::{
     names,
 };
 
-/// The fields of `metadata` that are ignored. API servers, their clients and BCS write them in addition to the name and
-/// namespace.
+/// The ignored fields of `metadata`. API servers, clients and BCS write them in addition to the name and namespace.
 pub(crate) const KEPT_METADATA: [&str; 12] = [
     "clusterName",
     "creationTimestamp",
@@ -137,8 +135,7 @@ fn read(root: &Node<'_>, phase: Phase, version: Version) -> Option<ChainDefiniti
     let stages: Vec<StageDefinition> = webhooks
         .iter()
         .filter_map(|webhook| webhook::read(webhook, phase, version, &mut seen))
-        // Kubernetes never calls a webhook without rules. Here, a stage without rules would be called for every
-        // request, so it is left out.
+        // Kubernetes never calls a webhook without rules, but a stage without rules would be called for every request.
         .filter(|stage| !stage.spec.rules.is_empty())
         .collect();
     let rules = stages.iter().flat_map(|stage| stage.spec.rules.clone()).collect();
@@ -149,8 +146,7 @@ fn read(root: &Node<'_>, phase: Phase, version: Version) -> Option<ChainDefiniti
     })
 }
 
-/// Reads the name in `metadata`, and the `spec`, of a resource that belongs to no namespace. `fix` is reported if the
-/// spec is missing.
+/// Reads the name and the `spec` of a cluster-wide resource. If the spec is missing, `fix` is reported.
 pub(crate) fn read_head<'a>(root: &Node<'a>, fix: &str) -> Option<(Option<String>, Fields<'a>)> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "status"]);
@@ -169,8 +165,7 @@ pub(crate) fn read_name(metadata: &Node<'_>) -> Option<String> {
     name
 }
 
-/// Checks that the values of labels and annotations are strings, as an API server does. Otherwise, labels and
-/// annotations have no effect.
+/// Checks that labels and annotations are strings, as an API server does. They have no effect here.
 pub(crate) fn read_labels(metadata: &mut Fields<'_>) {
     for field in ["labels", "annotations"] {
         let pairs = metadata.get_or_default(field, Node::map);

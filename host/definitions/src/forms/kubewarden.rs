@@ -1,7 +1,6 @@
 //! Reads Kubewarden's policies: `ClusterAdmissionPolicy`, `AdmissionPolicy`, and groups of them.
 //!
-//! A policy becomes a chain with one stage. The chain gets the name of the webhook that Kubewarden creates for the
-//! policy.
+//! A policy becomes a chain with one stage. The chain is named like Kubewarden's webhook for the policy.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -83,8 +82,7 @@ fn read(root: &Node<'_>, policy: PolicyKind) -> Option<ChainDefinition> {
         stage.spec.namespace_selector = Some(NamespaceSelector::In(vec![namespace]));
     }
     let rules = stage.spec.rules.clone();
-    // Kubewarden never calls a policy without rules. Here, a stage without rules would be called for every request, so
-    // it is left out.
+    // Kubewarden never calls a policy without rules, but a stage without rules would be called for every request.
     let stages = if rules.is_empty() { Vec::new() } else { vec![stage] };
     Some(ChainDefinition {
         phase,

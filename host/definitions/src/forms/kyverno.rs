@@ -13,7 +13,6 @@ use self::{exception::ExceptionDocument, spec::Scope};
 use super::{DocumentForm, DocumentKind, FormContent, FormDocuments, TypedDocument};
 use crate::{Definitions, ImportResult, document::Mistakes};
 
-/// The supported versions of policies. All versions have the same fields.
 const VERSIONS: &[&str] = &[
     "policies.kyverno.io/v1",
     "policies.kyverno.io/v1beta1",

@@ -1,5 +1,4 @@
-//! Reads documents in the native form, which is the program's own: `AdmissionChain`, `NamespacedAdmissionChain` and
-//! `AdmissionException`.
+//! Reads the program's own documents: `AdmissionChain`, `NamespacedAdmissionChain` and `AdmissionException`.
 
 use std::{collections::HashMap, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
 
@@ -83,8 +82,7 @@ impl DocumentForm for Native {
         defined.exceptions.extend(exceptions.into_iter().cloned());
     }
 
-    /// Keeps labels and annotations of the replaced resource that the applied resource lacks, because other tools may
-    /// have written them.
+    /// Keeps the labels and annotations that the applied resource lacks, because other tools may have written them.
     fn merge(&self, mut applied: Json, replaced: &Json) -> Option<Json> {
         let mut differs = false;
         for field in ["labels", "annotations"] {
@@ -109,8 +107,7 @@ impl DocumentForm for Native {
     }
 }
 
-/// Returns a warning for each scalar in native chains with different values in YAML 1.1 and YAML 1.2. Chains with
-/// mistakes are included.
+/// Returns a warning for each scalar in native chains that differs between YAML 1.1 and 1.2. The chains may be invalid.
 pub fn ambiguities(paths: &[PathBuf]) -> Vec<Mistake> {
     let ignored = &mut Mistakes::new();
     let files = read_readable_files(paths, ignored);
@@ -176,8 +173,7 @@ pub(crate) fn read_name(metadata: &Node<'_>, fix: &str) -> Option<String> {
     name
 }
 
-/// Reads the name and namespace of a chain in a namespace. Returns the full name, `{namespace}/{name}`, and the
-/// namespace.
+/// Reads the name and namespace of a chain in a namespace. Returns `{namespace}/{name}` and the namespace.
 fn read_namespaced_name(metadata: &Node<'_>) -> Option<(String, Option<String>)> {
     let mut fields = metadata.object()?;
     let name = fields.get_required("name", "name the chain", readers::parse_with(names::subdomain));

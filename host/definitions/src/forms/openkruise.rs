@@ -124,14 +124,12 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     Some((chain, canary))
 }
 
-/// Returns the name of the chain. Chains are called in the order of their names, so it begins like the name of
-/// OpenKruise's webhook.
+/// Returns the chain's name. It begins like that of OpenKruise's webhook: chains are called in order of names.
 fn chain_name(name: &str) -> String {
     format!("kruise-sidecarset-{name}")
 }
 
-/// Reads the label selector for the Pods of a SidecarSet. As in OpenKruise, an empty selector, which would select every
-/// Pod, is a mistake.
+/// Reads the label selector for Pods. As in OpenKruise, an empty one, which selects every Pod, is a mistake.
 fn read_selector(spec: &mut Fields<'_>) -> LabelSelector {
     let fix = "select the Pods by their labels: `selector: { matchLabels: { app: web } }`";
     let before = spec.node().mistake_count();
@@ -171,8 +169,7 @@ fn read_strategy(node: &Node<'_>, warnings: &mut Vec<Mistake>) -> Option<bool> {
     Some(is_paused)
 }
 
-/// Returns whether OpenKruise would update existing Pods after a change of this SidecarSet. If so, warns that this
-/// program does not.
+/// Returns whether OpenKruise would update existing Pods. If so, warns that this program does not.
 fn warn_of_updates(spec: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool {
     let message = "containers are injected when a Pod is created; Pods that exist are not updated";
     let fix = "write `updateStrategy: { type: NotUpdate }`, and restart workloads after a change";

@@ -41,9 +41,8 @@ impl FormContent {
         }
     }
 
-    /// Creates the content of a document that defines a chain only together with other documents of its policy system.
-    /// `of` tells what the document is, such as `binding`. Among all documents with the same `of` and phase, its name
-    /// must be unique.
+    /// Creates the content of a document that defines a chain only together with others of its policy system. `of`
+    /// tells what it is, such as `binding`; among documents with the same `of` and phase, its name must be unique.
     pub fn of_part(
         of: &'static str,
         phase: Phase,
@@ -53,8 +52,7 @@ impl FormContent {
         Self::default().taking(of, phase, name, false).with_part(part)
     }
 
-    /// Adds a name to the names that the definition takes. Other definitions may take the same name, if they add it
-    /// with this method too.
+    /// Adds a name that the definition takes. Other definitions may take it as well, if they add it with this method.
     #[must_use]
     pub fn sharing_name(self, of: &'static str, phase: Phase, name: impl Into<String>) -> Self {
         self.taking(of, phase, name, true)
@@ -80,14 +78,12 @@ impl FormContent {
     }
 }
 
-/// A definition that was read without regard to other definitions. It is immutable, so all sets that contain the
-/// definition share it.
+/// A definition that was read without regard to others. It is immutable, so that sets can share it.
 #[derive(Debug)]
 pub struct ReadDefinition {
     pub(crate) form: Arc<dyn DocumentForm>,
     pub(crate) kind: &'static DocumentKind,
-    /// The location of the definition, and its path in the document. The path is empty unless the definition is an item
-    /// of a list.
+    /// The location and path of the definition in its document. The path is empty unless it is an item of a list.
     root: ValueLocation,
     /// The content of the definition; `None` if essential parts are missing or wrong.
     content: Option<FormContent>,
@@ -100,14 +96,12 @@ impl ReadDefinition {
         &self.root.location
     }
 
-    /// Returns the chain that the definition defines; `None` if it is incomplete, or defines a chain only together with
-    /// other definitions.
+    /// Returns the definition's chain; `None` if it is incomplete, or defines a chain only together with others.
     pub fn chain(&self) -> Option<&ChainDefinition> {
         self.content.as_ref()?.chain.as_ref()
     }
 
-    /// Returns the value of type `T` that the policy system has added to the definition; `None` if it has added no such
-    /// value.
+    /// Returns the value of type `T` that the policy system has added to the definition, if there is one.
     pub fn part<T: Any>(&self) -> Option<&T> {
         self.content.as_ref()?.part.as_ref()?.downcast_ref()
     }
@@ -130,8 +124,7 @@ impl ReadDefinition {
     }
 }
 
-/// All definitions from which a policy system creates its chains. Definitions with mistakes or conflicts have been left
-/// out.
+/// All definitions from which a policy system creates its chains, except those with mistakes or conflicts.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct FormDocuments<'a> {

@@ -1,5 +1,4 @@
-//! The hook that evaluates CEL expressions: those of native stages, and of policies of Kubernetes, Kyverno and
-//! Gatekeeper.
+//! The hook that evaluates CEL expressions of native stages, and of policies of Kubernetes, Kyverno and Gatekeeper.
 
 mod read;
 

@@ -117,8 +117,7 @@ pub(crate) fn service(fields: &mut Fields<'_>, protocol: &Protocol) -> Option<We
     })
 }
 
-/// Reads the CA certificates in a bundle, which is the base64 of PEM. As in Kubernetes, an empty bundle counts as
-/// missing.
+/// Reads the CA certificates in a bundle: PEM in base64. As in Kubernetes, an empty bundle counts as missing.
 pub(crate) fn ca_bundle(node: &Node<'_>) -> Option<Vec<CertificateDer<'static>>> {
     let text = node.string()?;
     if text.is_empty() {
@@ -160,8 +159,7 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
             };
             (format!("certificate {number} in it {what}"), ENCODE)
         })?;
-        // An invalid certificate is reported here, because the TLS client would not say which certificate of the bundle
-        // is invalid.
+        // Unlike the TLS client, this message tells which certificate of the bundle is invalid.
         webpki::anchor_from_trusted_cert(&certificate).map_err(|_| {
             let message = format!("certificate {number} in it is not a valid X.509 certificate");
             (message, ENCODE)

@@ -1,5 +1,4 @@
-//! The hook that combines the verdicts of several plugins by an expression: `group` of native stages, and Kubewarden's
-//! policy groups.
+//! The hook that combines verdicts of plugins by an expression: `group` of native stages, and Kubewarden's groups.
 
 use std::{sync::Arc, time::Duration};
 
@@ -93,8 +92,7 @@ pub struct MemberDefinition {
     pub name: Arc<str>,
     /// The definition of the plugin.
     pub plugin: PluginDefinition,
-    /// The timeout of one call of this plugin, if it is shorter than the stage's timeout; `None` for the stage's
-    /// timeout.
+    /// The timeout of one call of this plugin, within the stage's timeout; `None` for the stage's timeout.
     pub timeout: Option<Duration>,
     /// The location of the plugin's entry in the document of the group.
     pub location: Location,

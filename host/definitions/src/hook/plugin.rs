@@ -36,8 +36,7 @@ pub enum PluginRole<'a> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PluginPart<'a> {
-    /// The plugin's name in logs and in the history. It is the name of the stage; for a group's member,
-    /// `{stage}/{member}`.
+    /// The plugin's name in logs and in the history: the stage's name or, in a group, `{stage}/{member}`.
     pub name: Arc<str>,
     /// The path from the stage to the field that defines the plugin, such as `.plugin` or `.group.plugins.signed`.
     pub path: String,
@@ -89,8 +88,7 @@ impl<'a> PluginRole<'a> {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PluginDefinition {
-    /// The reference to the plugin's module. In a document, a relative path starts in the directory of the document's
-    /// file.
+    /// The reference to the plugin's module. A relative path starts in the directory of the document's file.
     pub source: ModuleReference,
     /// The sha256 digest that the plugin's module must have; `None` if every module is accepted.
     pub digest: Option<Digest>,

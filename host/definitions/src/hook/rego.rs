@@ -78,8 +78,7 @@ fn read_file(node: &Node<'_>, read_from: &mut Vec<PathBuf>) -> Option<String> {
     .ok()
 }
 
-/// Finds the object that contains the Rego policy of a stage: the field `rego` of a native stage, or the target in a
-/// Gatekeeper template.
+/// Finds the object with a stage's Rego policy: `rego` of a native stage, or the target of a Gatekeeper template.
 pub(crate) fn settings<'a>(stage: &Node<'a>) -> Option<Node<'a>> {
     let of_template = || {
         let target = stage.child("spec")?.child("targets")?.child("0")?;

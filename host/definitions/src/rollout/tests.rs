@@ -205,12 +205,10 @@ fn a_larger_share_includes_the_requests_of_a_smaller_one() {
         before = now;
     }
     assert!(before.iter().all(|is_in| *is_in), "all of them at the end");
-    // The stage influences the choice: a namespace that is in the share of one stage may be outside of the share of
-    // another stage.
+    // Each stage chooses differently: a namespace that is in the share of one stage may not be in that of another.
     let half = share("50%");
     assert_ne!(included(STAGE, half), included("Mutating:pods/labels", half));
-    // The exact numbers are tested, because all replicas and later versions of the program must choose the same
-    // requests.
+    // All replicas and later versions of the program must choose the same requests, so the exact numbers are tested.
     let first: Vec<_> = included(STAGE, share("10%")).into_iter().take(40).collect();
     let first: Vec<_> = (0..)
         .zip(first)

@@ -44,8 +44,8 @@ pub struct Definitions {
     pub chains: Vec<ChainDefinition>,
     /// All exceptions, sorted by name.
     pub exceptions: Vec<ExceptionDefinition>,
-    /// The kinds and names of definitions on which chains depend, although they define no chain themselves, such as a
-    /// `SyncSet`. Sorted.
+    /// The kinds and names of definitions that define no chain, but on which chains depend, such as a `SyncSet`;
+    /// sorted.
     pub supporting: Vec<String>,
 }
 
@@ -61,8 +61,7 @@ impl Definitions {
     }
 }
 
-/// Returns the chains and exceptions that these documents define together. `mistakes` contains the mistakes that were
-/// found in parsing them.
+/// Returns the chains and exceptions that these documents define. `mistakes` are those found by the parser.
 pub(crate) fn define<'a>(
     read: impl IntoIterator<Item = &'a Arc<ReadDefinition>>,
     mut mistakes: Mistakes,
@@ -118,8 +117,7 @@ impl Chains {
         }
     }
 
-    /// Returns the chains in this file that are defined by one definition alone. Chains with bindings, for example, are
-    /// left out.
+    /// Returns the chains in this file that are defined by one document, unlike a policy with bindings.
     pub(crate) fn of_file(&self, file: &str) -> impl Iterator<Item = &ChainDefinition> {
         let all = self.accepted.iter().flat_map(|(_, definitions)| definitions);
         all.filter(move |definition| definition.location().file == file)
@@ -133,8 +131,7 @@ impl Chains {
         self.names.retain(|_, (location, _)| location.file != file);
     }
 
-    /// Returns the chains and exceptions. Reports definitions that refer to a missing definition, or contradict another
-    /// one.
+    /// Returns the chains and exceptions. Reports definitions that refer to a missing one, or contradict another.
     pub(crate) fn definitions(&self, mistakes: &mut Mistakes) -> Definitions {
         let mut defined = Definitions::default();
         let all = self.accepted.iter().flat_map(|(_, definitions)| definitions);
@@ -166,8 +163,7 @@ impl Chains {
         defined
     }
 
-    /// Records that the definition takes this name. Reports a mistake if another definition has taken it and does not
-    /// share it.
+    /// Records a name that the definition takes, or reports that another definition has taken it.
     fn take(&mut self, name: &TakenName, definition: &ReadDefinition, mistakes: &mut Mistakes) {
         let TakenName {
             of,

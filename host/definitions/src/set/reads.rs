@@ -36,11 +36,9 @@ impl ReadFile {
     }
 }
 
-/// The policy systems whose documents are read, the parsed texts, and the contents of the files to which definitions
-/// refer.
+/// The policy systems whose documents are read, the parsed texts, and the files to which definitions refer.
 ///
-/// A set and the sets that are derived from it share this cache. Therefore each text is parsed once, and all chains get
-/// the same version of a file.
+/// Sets that are derived from each other share this cache, so that they parse each text once.
 #[derive(Clone, Default, derive_more::Debug)]
 #[debug("Reads {{ .. }}")]
 pub(crate) struct Reads(Arc<Inner>);

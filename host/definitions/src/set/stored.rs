@@ -51,8 +51,7 @@ impl ParsedDefinition<'_> {
         !self.root.path().is_empty()
     }
 
-    /// Returns the chain that the definition defines by itself; `None` if it is incomplete, or is only a part of a
-    /// chain, like a binding.
+    /// Returns the chain that this definition alone defines; `None` if it is incomplete or, like a binding, a part.
     pub(crate) fn chain(&self) -> Option<ChainDefinition> {
         let mut chains = Chains::default();
         chains.add(self.read, &mut Mistakes::new());
@@ -92,8 +91,7 @@ pub(super) fn index_at(documents: &[StoredDefinition], location: &Location) -> O
     last.map(|(index, _)| index)
 }
 
-/// Describes an entry that cannot be used. Returns `None` if neither its text nor its path tells which definition it
-/// is.
+/// Describes an entry that cannot be used; `None` if neither its text nor its path identifies the definition.
 fn unusable(set: &DefinitionSet, file: &DefinitionFile) -> Option<StoredDefinition> {
     Some(StoredDefinition {
         id: id_of(set, file)?,

@@ -40,7 +40,6 @@ fn a_file_that_several_definitions_refer_to_is_read_once() {
         assert_eq!(plugin.settings["rego"], "package a0", "{}", chain.name);
         assert_eq!(plugin.settings["libs"][0], "package a0", "{}", chain.name);
     }
-    // With an empty cache, the set reads the changed file.
     let chains = set.uncached().chains().unwrap();
     let (_, plugin) = chains[0].stages[0].plugins().next().unwrap();
     assert_eq!(plugin.settings["rego"], "package a1");
@@ -145,7 +144,6 @@ fn stored_definitions_are_identified_by_kind_and_name() {
                 .all(|stored| stored.in_list == text.contains("items"))
         );
     }
-    // The text of an item can be used as a document of its own.
     let stored = of("f", &list).documents();
     assert_eq!(stored[0].text.trim_end(), chain("b").trim_end());
 }
@@ -201,8 +199,7 @@ fn entries(documents: &[String]) -> Vec<DefinitionFile> {
     documents.iter().map(entry).collect()
 }
 
-/// Lists the served chains with their stages, and then the unusable entries. The store contains `now`; `before` was in
-/// force.
+/// Lists the served chains and their stages, then the unusable entries. `before` was in force; the store has `now`.
 fn sorted(now: &[DefinitionFile], before: &[DefinitionFile], on_bad: OnBadDefinition) -> String {
     let usable = DefinitionSet::of_files(now.to_vec()).usable(before, on_bad);
     let mut text = String::new();
@@ -258,8 +255,7 @@ fn entries_with_a_missing_dependency_are_set_aside() {
     let both = entries(&[binding("b", "p"), policy("p")]);
     assert_eq!(sorted(&both, &[], keep), "p: b\n");
 
-    // The policy that both bindings name is missing. The last version of `b` is served instead, because it names a
-    // policy that exists.
+    // Both bindings name a missing policy. The last version of `b` is served instead, because its policy exists.
     let stray = entries(&[
         binding("a", "gone"),
         binding("b", "gone"),

@@ -41,8 +41,7 @@ pub struct BadDefinition {
     pub reasons: Vec<String>,
     /// Which version is served instead of the unusable definition.
     pub served: Served,
-    /// Whether the definition may become usable without being changed: it is valid, but one of its modules cannot be
-    /// fetched now.
+    /// Whether the definition may become usable without being changed, when a missing module can be fetched.
     pub is_transient: bool,
 }
 
@@ -115,8 +114,7 @@ impl DefinitionSet {
         self.usable_if(in_force, on_bad, &|_| Vec::new())
     }
 
-    /// Sets entries aside like [`usable`](Self::usable). In addition, an entry is set aside if `mistakes_of` finds a
-    /// mistake in its chain.
+    /// Sets entries aside like [`usable`](Self::usable), and also those in whose chain `mistakes_of` finds a mistake.
     #[must_use]
     pub fn usable_if(
         &self,
@@ -242,8 +240,7 @@ impl Classifier<'_> {
         self.bad.sort_by(|a, b| a.path.cmp(&b.path));
     }
 
-    /// Returns the mistakes that concern several definitions: one refers to a missing definition, or contradicts
-    /// another.
+    /// Returns the mistakes between definitions: one refers to a missing definition, or contradicts another.
     fn unbound(&self) -> Mistakes {
         let mut mistakes = Mistakes::new();
         self.chains.definitions(&mut mistakes);
@@ -279,8 +276,7 @@ impl Usable {
         }
     }
 
-    /// Returns the set of definitions to serve: the usable ones, and the last valid versions of the others where they
-    /// are kept.
+    /// Returns the set to serve: the usable definitions, and the last versions that are served instead of others.
     pub fn served(&self) -> DefinitionSet {
         let is_served = |file: &&DefinitionFile| !self.withheld_paths.contains(&file.path);
         let files = self

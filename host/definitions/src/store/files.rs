@@ -24,9 +24,8 @@ use crate::{
     change::{file_of, free_path},
 };
 
-/// If the files contain fewer definitions than before, this takes effect after they have been unchanged for this time.
-/// A file that is being written may be valid before all its definitions are in it, and a directory that is being
-/// replaced may be empty.
+/// If definitions are missing, this takes effect after the files have been unchanged for this time: a file that is
+/// being written may be valid when only a part is in it, and a directory that is being replaced may be empty.
 const REMOVAL_QUIET: Duration = Duration::from_secs(2);
 
 /// The maximum time to wait for a program that is writing a file. If it is exceeded, the file is reported as a mistake.
@@ -94,8 +93,7 @@ impl FileStore {
         Ok(mistakes.into_result(())?)
     }
 
-    /// Warns about each directory that has become empty since the store was last read. Without a chain, every request
-    /// passes.
+    /// Warns about each directory that has become empty since the last read: without chains, every request passes.
     async fn warn_of_empty_directories(&self) -> Result<(), StoreError> {
         let paths = self.paths.clone();
         let find = move || paths.iter().filter_map(|path| empty_directory(path)).collect();
@@ -131,8 +129,7 @@ impl FileStore {
                     Some(last) if last.loses(found, &forms) => REMOVAL_QUIET,
                     _ => QUIET,
                 };
-                // The state is recorded before the texts are read. A change during the read thus counts as a change
-                // after it.
+                // The state is recorded before the texts are read, so that a change during the read is noticed later.
                 let seen = Fingerprint::read_extensions(paths.iter().cloned(), EXTENSIONS);
                 (seen, reading.look(&paths, quiet), reading)
             };
@@ -251,8 +248,7 @@ impl DefinitionStore for FileStore {
     }
 }
 
-/// The files and definitions that were last read without mistakes. If a later read finds less, the files may be
-/// incomplete.
+/// The files and definitions that were last read without mistakes. If files contain less later, they may be incomplete.
 #[derive(Clone, Debug, Default)]
 struct Complete {
     files: Vec<DefinitionFile>,
@@ -284,9 +280,8 @@ impl Complete {
         Self::after(Some(self), &FilesRead::of_files(files), forms)
     }
 
-    /// Returns whether the files found may be half-written. This is assumed if a file was truncated, if a new file is
-    /// blank, or if the definitions enforce less than before. It is not assumed if there are mistakes, because then
-    /// nothing goes live.
+    /// Returns whether the files may be half-written: a file was truncated, a new file is blank, or the definitions
+    /// enforce less than before. With mistakes, nothing goes live, so the definitions are not compared.
     fn loses(&self, found: &FilesRead, forms: &DocumentForms) -> bool {
         if found.files == self.files {
             return false;

@@ -6,9 +6,8 @@ use admittance_admission::Phase;
 
 use crate::{ChainDefinition, Definitions, ExceptionDefinition, StageDefinition};
 
-/// Returns whether a request that was refused before may now be allowed. This is the case if a stage or a rule is
-/// missing, if the conditions or policies of a stage differ, if its plugin has lost settings, or if there is a new
-/// exception.
+/// Returns whether a request that was refused before may now be allowed: a stage or rule is missing, the conditions or
+/// policies of a stage differ, its plugin has lost settings, or there is a new exception.
 ///
 /// A stage that has become stricter also counts as different, because selectors and expressions are only compared for
 /// equality. Changes that truncating a file cannot cause do not count: a different module or URL, different values in

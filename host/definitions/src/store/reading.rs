@@ -84,9 +84,8 @@ impl FilesRead {
     }
 }
 
-/// Reads files repeatedly until all of them have been unchanged for a while. Otherwise, a read could happen while a
-/// ConfigMap's link is being swapped, while a directory that is being removed looks empty, or when a half-written file
-/// is valid by chance.
+/// Reads files repeatedly until all of them have been unchanged for a while. So no read happens while a ConfigMap's
+/// link is swapped, while a directory that is being removed looks empty, or while a half-written file is valid.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     listing: Listing,
@@ -95,8 +94,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Makes an attempt. Returns the texts if the files have been unchanged for `quiet`; otherwise, returns the time to
-    /// wait until the next attempt.
+    /// Returns the texts if the files have been unchanged for `quiet`; otherwise, the time until the next attempt.
     pub(super) fn look(
         &mut self,
         paths: &[PathBuf],
@@ -162,8 +160,7 @@ impl Listing {
                 }
             };
             for file in files {
-                // A file may be given alone and with its directory, but is listed only once. If it is missing, reading
-                // it reports the mistake.
+                // A file that is given with its directory is listed once. A missing file is reported when it is read.
                 if seen.insert(fs::canonicalize(&file).unwrap_or_else(|_| file.clone())) {
                     let found = stamp(fs::metadata(&file));
                     listing.files.push((file, found));
@@ -190,8 +187,7 @@ impl Listing {
         };
         for (path, stamp) in &self.files {
             match document::text_of(path) {
-                // The state of the file that was opened is compared with the listed state, because a link may have been
-                // swapped in between.
+                // The opened file must be the listed one, because a link may have been swapped in between.
                 Ok((_, metadata)) if *stamp != Some(Stamp::from_metadata(&metadata)) => return None,
                 Ok((text, _)) => found.files.push(DefinitionFile::file(path, text)),
                 Err(mut mistake) => {
@@ -222,8 +218,7 @@ fn fix_of_unread(path: &Path) -> &'static str {
     }
 }
 
-/// Returns the files `*.yaml`, `*.yml` and `*.json` in the directory `path`, sorted by name. If `path` is a file,
-/// returns only this path.
+/// Returns the files `*.yaml`, `*.yml` and `*.json` in a directory, sorted by name, or `path` itself if it is a file.
 ///
 /// # Errors
 ///
@@ -244,8 +239,7 @@ pub fn files_in(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Returns a warning if `path` is a directory without definitions. If it contains a file that may have a misspelt
-/// extension, the warning names it.
+/// Returns a warning if `path` is a directory without definitions. It names a file with a possibly misspelt extension.
 pub fn empty_directory(path: &Path) -> Option<Mistake> {
     let entries = fs::read_dir(path).ok()?.flatten().map(|entry| entry.path());
     let files: Vec<_> = entries.filter(|file| file.is_file()).collect();

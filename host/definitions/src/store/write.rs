@@ -20,8 +20,7 @@ pub(super) fn write(changes: &[FileChange]) -> Result<(), StoreError> {
     for (index, (staged, change)) in staged.into_iter().zip(changes).enumerate() {
         if let Err(source) = staged.put() {
             let path = change.path.clone();
-            // The failed change is undone as well: the file may have been replaced before the directory could not be
-            // synced.
+            // The failed change is undone too: perhaps the file was replaced, and only its directory was not synced.
             return Err(match undo(changes.get(..=index).unwrap_or_default()) {
                 Ok(()) => StoreError::NotWritten { path, source },
                 Err((written, restoring)) => StoreError::PartlyWritten {
@@ -59,8 +58,7 @@ fn undo(changes: &[FileChange]) -> Result<(), (PathBuf, StoreError)> {
 /// A change that has been prepared: its new text is in a draft on disk, which is not read as a definition.
 struct Staged {
     path: PathBuf,
-    /// The draft with the new text. For a removal, an empty draft is written in order to test whether the directory can
-    /// be changed.
+    /// The draft with the new text. For a removal, it is empty, and tests whether the directory can be changed.
     draft: NamedTempFile,
     is_new: bool,
     is_removed: bool,
@@ -106,8 +104,7 @@ impl Staged {
 const PREFIX: &str = ".admittance-";
 const RANDOM: usize = 6;
 
-/// Writes the new text to a draft in the directory of the file. The draft gets the mode and owner of the file, if it
-/// exists.
+/// Writes the new text to a draft in the file's directory. If the file exists, the draft gets its mode and owner.
 fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
     let mut draft = tempfile::Builder::new()
         .prefix(PREFIX)
@@ -115,12 +112,10 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
         // The umask of the process removes bits from this mode.
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(directory(path))?;
-    // The lock shows that a running program uses the draft. It may fail, because some file systems do not support
-    // locks.
+    // The lock shows that the draft is in use. It may fail, because some file systems do not support locks.
     let _ = draft.as_file().try_lock();
     if change.before.is_some() && change.after.is_some() {
-        // Renaming the draft would replace the file even if its mode forbids writing. Therefore the permission is
-        // checked before.
+        // A rename would replace even a file that must not be written, so the permission is checked first.
         #[allow(
             clippy::disallowed_methods,
             reason = "it is opened to learn whether it may be written"
@@ -179,8 +174,7 @@ fn text_of(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Returns the path that the change replaces or removes. If it is a symbolic link, the link's target is replaced, but
-/// the link itself is removed.
+/// Returns the path to replace or remove. For a symbolic link, the target is replaced, but the link is removed.
 fn real_path(change: &FileChange) -> io::Result<PathBuf> {
     if change.before.is_some() && change.after.is_some() {
         match fs::canonicalize(&change.path) {

@@ -31,8 +31,7 @@ impl fmt::Display for Answer {
 }
 
 impl Answer {
-    /// Returns whether the request was refused by a policy, and not by the API server's own validation, whose messages
-    /// contain "is invalid".
+    /// Returns whether a policy refused the request, not the API server's validation, which says "is invalid".
     fn is_of_policy(&self) -> bool {
         let message = self.message.as_deref().unwrap_or_default();
         self.status >= 400 && !message.contains(" is invalid: ")

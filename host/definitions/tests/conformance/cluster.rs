@@ -1,5 +1,4 @@
-//! Imitates the cluster from which the responses were recorded: its objects and permissions. Calls the chains for
-//! requests to it.
+//! Imitates the objects and permissions in the cluster of the recording, and calls chains for requests to it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -44,8 +44,7 @@ fn chains(documents: &[Value]) -> Result<Vec<ChainDefinition>, String> {
     load(&[file]).map_err(|mistakes| mistakes.to_string())
 }
 
-/// Fails unless the cases in `found` are exactly those in `listed`. `found` has the differing cases, each with a
-/// description.
+/// Fails unless exactly the cases in `listed` differ. `found` has a description of each case that differs.
 fn assert_differences(what: &str, cases: usize, found: BTreeMap<String, String>, listed: &[(&str, &str)]) {
     let is_listed = |name: &str| listed.iter().any(|(known, _)| *known == name);
     let unexpected: Vec<_> = found

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{cluster::Cluster, data};
 
-/// Reads the policy and the request in the directory `name`, which is named after a bug report. Returns the outcome of
-/// the request.
+/// Returns the outcome of the policy and the request in the directory `name`, which is named after a bug report.
 async fn outcome(name: &str) -> Outcome {
     let directory = data("reported").join(name);
     let chains =

@@ -1,5 +1,4 @@
-//! Replays requests that were sent to kube-apiserver with policies. The outcomes are compared with the recorded
-//! responses.
+//! Replays requests that kube-apiserver got with policies, and compares the outcomes with the recorded responses.
 
 use std::collections::BTreeMap;
 
@@ -115,8 +114,7 @@ fn merge(into: &mut Value, patch: &Value) {
 }
 
 impl Recorded {
-    /// Returns the admission requests that the API server creates for this request. If it addresses a collection, there
-    /// is one for each object.
+    /// Returns the API server's admission requests for this request: one for each object of a collection.
     fn admission_requests(&self, existing: &[Value]) -> Vec<Request> {
         let target = Target::parse(&self.path);
         let is_of_target = |object: &&Value| {

@@ -215,7 +215,6 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
     let beta = |response: Value| json!({"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "response": response});
     let status = |status: Value| v1(json!({"uid": "UID", "allowed": false, "status": status}));
     let rows: Vec<(&str, ReviewVersion, Value, Expected)> = vec![
-        // The next rows: answers of `v1` without a patch that allow the request or are invalid.
         ("allowed", V1, v1(json!({"uid": "UID", "allowed": true})), Allow),
         (
             "allowed with a status",
@@ -285,7 +284,6 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
             v1(json!({"uid": "UID", "allowed": "true"})),
             Invalid("`response.allowed` must be true or false"),
         ),
-        // The next rows: answers of `v1` with a patch.
         (
             "patch",
             V1,
@@ -366,7 +364,6 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
             v1(json!({"uid": "UID", "allowed": false, "patch": ADD, "patchType": "JSONPatch"})),
             Deny(400, "", EMPTY),
         ),
-        // The next rows: answers of `v1` that deny the request.
         (
             "denied",
             V1,
@@ -440,7 +437,6 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
             status(json!({"code": "403"})),
             Invalid("`response.status.code` must be an integer"),
         ),
-        // The next rows: answers of `v1beta1`.
         (
             "beta: allowed",
             V1Beta1,

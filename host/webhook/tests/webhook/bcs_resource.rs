@@ -14,8 +14,7 @@ use crate::{
 async fn a_resource_is_sent_as_bcs_sends_it() {
     let (mut server, webhook) = serve(Protocol::BcsResource, echo());
     let mut request = application();
-    // The text must be sent unchanged. If the object were serialised again, its spaces, key order and numbers would
-    // change.
+    // The text must be sent as it is. Serialising it again would change its spaces, key order and numbers.
     let text = "{ \"kind\":\"application\",\n \"a\": 1.0, \"metadata\": {\"name\":\"a\"} }";
     request.object = Some(Object::parse(text).unwrap());
     let response = call(&webhook, &request).await.unwrap();

@@ -61,8 +61,7 @@ fn config(protocol: Protocol, authority: &Authority) -> WebhookConfig {
     }
 }
 
-/// Starts a server with a valid certificate for the BCS and the Kubernetes host name. Returns it with a webhook that
-/// calls it.
+/// Starts a server that is certified for both host names. Returns it with a webhook that calls it.
 fn serve(protocol: Protocol, handler: server::Handler) -> (Server, Webhook) {
     let authority = Authority::new();
     let server = Server::start(authority.server(&[BCS_HOST, KUBERNETES_HOST]), handler);

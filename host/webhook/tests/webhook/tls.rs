@@ -212,8 +212,7 @@ async fn the_expected_certificate_name_depends_on_the_service_naming() {
     }
 }
 
-/// A `caBundle` may contain the server's own certificate, if it is self-signed, although it is not the certificate of a
-/// CA.
+/// A `caBundle` may contain the server's own self-signed certificate, although that is not a CA's.
 #[tokio::test]
 async fn a_self_signed_certificate_can_be_its_own_bundle() {
     let key = rcgen::KeyPair::generate().unwrap();

@@ -44,8 +44,7 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
             format!("# New.\n{b}"),
             format!("# New.\n{b}"),
         ),
-        // If JSON is applied to a YAML file, it stays JSON. If YAML is applied to a JSON file, it is converted to
-        // JSON.
+        // If JSON is applied to a YAML file, it stays JSON. If YAML is applied to a JSON file, it becomes JSON.
         (
             "f.yaml",
             b.clone(),
@@ -64,8 +63,7 @@ fn a_file_with_one_definition_is_replaced_as_a_whole() {
             changed(&line("b")),
             pretty(&changed(&json("b"))),
         ),
-        // BCS kinds are compared without regard to case, so the definition is replaced although its kind is spelled
-        // differently.
+        // BCS kinds are compared without regard to case, so the kind may be spelled differently in the file.
         (
             "f.yaml",
             bcs("admissionwebhook", "create"),
@@ -163,7 +161,6 @@ fn chains_of_different_phases_may_have_the_same_name() {
         summary(&one.apply(&validating, "n", Expected::Any, &|_| None).unwrap()),
         "AdmissionChain/a Changed; ~m.yaml"
     );
-    // One text can contain an unchanged definition and a new one.
     let directory = tempfile::tempdir().unwrap();
     let change = one.apply(
         &format!("{mutating}\n---\n{validating}"),

@@ -202,8 +202,7 @@ fn definitions_in_a_store_can_be_deleted_and_promoted_like_files() {
     }
 }
 
-/// A new definition would be written to a path where the store has another definition, or a text that is not a
-/// definition.
+/// At the path of the new definition, the store has another definition, or a text that is not a definition.
 #[test]
 fn an_entry_with_another_definition_is_not_overwritten() {
     for there in [absolute(&json("c")), "nonsense".to_owned()] {
@@ -233,8 +232,7 @@ fn a_relative_path_in_an_entry_is_a_mistake() {
         there.chains().unwrap_err().to_string(),
         path("store:/x/b", column)
     );
-    // The path in the applied text is relative, and the text is written to a store. The mistake is reported in the
-    // text.
+    // A text with a relative path is written to a store. The mistake is reported at its position in the text.
     let empty = with_stored(&[]);
     let error = empty
         .apply(&json("b"), "new", Expected::Any, &to_store)

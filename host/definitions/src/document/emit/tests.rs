@@ -13,8 +13,7 @@ fn read(text: &str) -> Json {
 
 #[test]
 fn strings_that_yaml_reads_as_other_types_are_quoted() {
-    // (string, its form in YAML). Strings that YAML 1.1 would read as booleans, numbers, timestamps or merge keys are
-    // quoted.
+    // (string, its YAML). What YAML 1.1 would read as a boolean, number, timestamp or merge key is quoted.
     for (text, written) in [
         ("pods", "pods"),
         ("/mutate", "/mutate"),

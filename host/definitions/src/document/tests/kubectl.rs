@@ -68,8 +68,7 @@ fn some_yaml_is_not_read_as_kubectl_reads_it() {
     ] {
         assert_eq!(read(text).map(Json::from), Ok(values), "{text:?}");
     }
-    // kubectl accepts each of these texts. Here they are refused, by the parser or because JSON cannot represent a
-    // value.
+    // kubectl accepts each of these texts. Here, the parser refuses it, or JSON cannot represent a value in it.
     for (text, expected) in [
         ("{a: 1}# c", "comments must be separated"),
         ("a: 'x'# c", "comments must be separated"),

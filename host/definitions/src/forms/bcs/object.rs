@@ -15,8 +15,7 @@ const KIND: &str = "admissionwebhook";
 /// The fields that keep their values when an object is updated, as in `updateAdmissionwebhook` of the BCS scheduler.
 const KEPT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// An `admissionwebhook` with keys in BCS's documented spelling. Unknown keys are kept, so that a later check can
-/// report them.
+/// An `admissionwebhook` with keys in BCS's documented spelling. Unknown keys are kept for a later check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BcsObject(Map<String, Json>);
 
@@ -153,14 +152,12 @@ impl BcsObject {
 }
 
 impl StoredDefinition {
-    /// Returns the object in a BCS definition: the document itself, or the `spec` of a custom resource. Returns `None`
-    /// for definitions of other systems.
+    /// Returns the object of a BCS definition: the document, or a custom resource's `spec`; `None` for other systems.
     pub fn bcs_object(&self) -> Option<BcsObject> {
         self.read_bcs(object)
     }
 
-    /// Returns the text to apply in order to replace the object in this BCS definition with `object`; `None` for
-    /// definitions of other systems.
+    /// Returns the text to apply to replace the object of this BCS definition; `None` for other systems.
     pub fn with_bcs_object(&self, object: &BcsObject) -> Option<String> {
         self.read_bcs(|document| {
             if !is_resource(document) {

@@ -1,5 +1,4 @@
-//! The fields of a BCS definition, which are those of `AdmissionWebhookConfiguration` in bcs-common, and a few that
-//! Admittance adds.
+//! The fields of a BCS definition: `AdmissionWebhookConfiguration` in bcs-common, and fields that Admittance adds.
 
 use serde_json::{Map, Value as Json};
 

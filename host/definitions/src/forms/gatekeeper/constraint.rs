@@ -141,8 +141,7 @@ impl ConstraintDocument {
         Some(found.iter().filter_map(action).collect())
     }
 
-    /// Warns if the constraint applies only to generated objects. The caller ensures that no expansion template
-    /// generates objects.
+    /// Warns if the constraint applies only to generated objects. The caller ensures that none are generated.
     pub(super) fn unexpanded_warning(&self) -> Option<Mistake> {
         (self.matching.source == Source::Generated).then(|| {
             let message = "it is for generated objects, and there is no ExpansionTemplate";

@@ -28,8 +28,7 @@ pub(super) struct ExpansionDocument {
     enforcement: Option<Enforcement>,
 }
 
-/// A sequence of expansion templates: the first applies to the object of a request, and each further one to the object
-/// that its predecessor generates.
+/// Expansion templates in sequence: each generates an object from that of its predecessor, the first from a request's.
 #[derive(Clone)]
 pub(super) struct ExpansionPath<'a> {
     first: &'a ExpansionDocument,
@@ -81,8 +80,7 @@ impl ExpansionDocument {
         self.apply_to.iter().any(|entry| entry.is_for(kind))
     }
 
-    /// Reports a cycle: expansion templates through which a kind of objects generates itself. Gatekeeper ignores all
-    /// templates of a cycle.
+    /// Reports a cycle of expansion templates, in which a kind generates itself. Gatekeeper ignores such templates.
     pub(super) fn check_cycles(
         &self,
         others: &[&Self],
@@ -152,8 +150,7 @@ impl<'a> ExpansionPath<'a> {
         &self.last().generation.kind
     }
 
-    /// Returns the action if an object that the last template generates violates a constraint; `None` for the action of
-    /// the constraint itself.
+    /// Returns the action for violations by objects of the last template; `None` for the constraint's own action.
     pub(super) fn enforcement(&self) -> Option<Enforcement> {
         self.last().enforcement
     }

@@ -25,8 +25,7 @@ use crate::{
     selectors,
 };
 
-/// The name of the chain with all mutators. Chains are called in the order of their names, so it begins like the names
-/// of Gatekeeper's webhooks.
+/// The name of the chain with all mutators. It begins like Gatekeeper's webhooks: chains are called in order of names.
 pub(super) const CHAIN: &str = "gatekeeper-mutation";
 /// The name of the stage with all mutators. It is also the name of Gatekeeper's webhook.
 const STAGE: &str = "mutation.gatekeeper.sh";
@@ -157,8 +156,7 @@ impl MutatorDocument {
         definition.wrong(message, "correct one of the locations", mistakes);
     }
 
-    /// Returns the rules for the requests that the mutator changes. There are none if no request matches both `applyTo`
-    /// and `match`.
+    /// Returns the rules for requests that the mutator changes; empty if none match both `applyTo` and `match`.
     fn rules(&self) -> Vec<Rule> {
         let changing = [Operation::Create, Operation::Update];
         let rules = self.matching.rules(&changing).into_iter().map(|rule| Rule {
@@ -200,8 +198,7 @@ impl ApplyTo {
                 .any(|operation| other.operations.contains(operation))
     }
 
-    /// Returns a rule for the requests that match both `rule` and this entry of `applyTo`; `None` if there are no such
-    /// requests.
+    /// Returns a rule for requests that match both `rule` and this entry of `applyTo`; `None` if there are none.
     pub(super) fn narrow(&self, rule: &Rule) -> Option<Rule> {
         let both = |matcher: &Matcher<String>, words: &[String]| {
             let matching = words.iter().filter(|word| match matcher {
@@ -229,8 +226,7 @@ impl ApplyTo {
     }
 }
 
-/// Returns the mutators for objects from this source in the order in which they are applied. Mutators that match no
-/// object are left out.
+/// Returns the mutators for objects of this source in the order of application. Mutators without rules are left out.
 pub(super) fn mutators(
     documents: &[&MutatorDocument],
     source: Source,

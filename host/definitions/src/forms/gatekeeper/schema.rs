@@ -7,7 +7,6 @@ use crate::{
     document::{Mistakes, Node, ValueLocation, quoted},
 };
 
-/// The types that a schema can require.
 pub(super) const TYPES: [(&str, ()); 6] = [
     ("array", ()),
     ("boolean", ()),
@@ -112,8 +111,7 @@ impl SchemaCheck<'_> {
         let fits = match expected {
             "integer or string" => matches!(found, "integer" | "string"),
             "number" => matches!(found, "integer" | "number"),
-            // If the schema requires an unknown type, every value is accepted, because the mistake was reported in the
-            // template.
+            // A value of an unknown type is accepted, because the type was already reported in the template.
             expected => found == expected || !TYPES.iter().any(|(name, ())| *name == expected),
         };
         if !fits {

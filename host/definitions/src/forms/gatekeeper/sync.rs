@@ -1,5 +1,4 @@
-//! Reads Gatekeeper's `Config` and `SyncSet`: which kinds of objects in the cluster policies may read, and which
-//! namespaces are excluded.
+//! Reads Gatekeeper's `Config` and `SyncSet`: the kinds in the cluster that policies may read, and excluded namespaces.
 
 use admittance_admission::{ClusterKind, GroupVersionKind};
 
@@ -11,8 +10,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct SyncDocument {
     pub(super) kinds: Vec<ClusterKind>,
-    /// The next two fields: the namespaces that are excluded from constraints at admission, and from mutation. Both may
-    /// contain globs.
+    /// The next two fields: namespaces excluded from constraints at admission, and from mutation. Both may be globs.
     pub(super) excluded_namespaces: Vec<String>,
     pub(super) excluded_from_mutation: Vec<String>,
 }

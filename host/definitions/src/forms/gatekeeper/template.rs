@@ -66,8 +66,7 @@ pub(super) struct GatekeeperDocuments<'a> {
     pub(super) mutators: Vec<&'a MutatorDocument>,
 }
 
-/// A stage in the chain of a template: a constraint, for the objects in requests or for objects that expansion
-/// templates generate.
+/// A stage of a template's chain: a constraint, for the objects in requests or for generated objects.
 struct ConstraintStage<'a> {
     constraint: &'a ConstraintDocument,
     parameters: Json,
@@ -92,8 +91,7 @@ impl ConstraintStage<'_> {
         }
     }
 
-    /// Returns the actions if an object of this stage violates the constraint; `None` if the constraint is not enforced
-    /// at admission.
+    /// Returns the actions on a violation in this stage; `None` if the constraint is not enforced at admission.
     fn actions(&self, is_cel: bool) -> Option<Vec<Action>> {
         self.constraint.actions(is_cel, self.path.as_ref())
     }
@@ -168,8 +166,7 @@ impl TemplateDocument {
         } else {
             mutators(&others.mutators, Source::Generated, &others.syncs).into()
         };
-        // For each path, all stages share one generator of objects, so that each object is generated once for all of
-        // them.
+        // For each path, all stages share one generator, so that each object is generated only once.
         let with_generator = |path: ExpansionPath<'a>| {
             let expansion: Arc<dyn ObjectGenerator> = Arc::new(path.expansion(&mutators));
             (expansion, path)
@@ -231,8 +228,7 @@ impl TemplateDocument {
             .collect()
     }
 
-    /// Creates a stage for a template without constraints. It is never called, but its plugin is loaded to find
-    /// mistakes in the policy.
+    /// Creates a stage for a template without constraints. It is never called; loading its plugin finds mistakes.
     fn idle(&self, mut plugin: PluginDefinition) -> StageDefinition {
         if let Json::Object(settings) = &mut plugin.settings {
             let constraint = json!({"parameters": {}, "actions": ["deny"]});
@@ -276,13 +272,11 @@ impl Rego {
             .any(|text| text.contains(word))
     }
 
-    /// Creates the plugin that all stages of the template share. Because its settings contain all constraints, it is
-    /// configured only once.
+    /// Creates the plugin of all stages. Its settings contain all constraints, so that it is configured only once.
     fn plugin(&self, constraints: &[ConstraintStage<'_>], syncs: &[&SyncDocument]) -> PluginDefinition {
         let of_constraint = |constrained: &ConstraintStage<'_>| {
             let actions = constrained.actions(false)?;
-            // In a dry run, the plugin denies as well, but the stage has the mode `Audit`, so that the denial is only
-            // recorded.
+            // In a dry run, the plugin denies too, but the mode of the stage is `Audit`, which only records the denial.
             let actions: Vec<&str> = match actions.as_slice() {
                 [] => vec!["deny"],
                 actions => actions

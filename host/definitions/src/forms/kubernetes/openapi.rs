@@ -66,8 +66,7 @@ pub(super) fn read(root: &Node<'_>) -> Option<ResourceDocument> {
     })
 }
 
-/// Returns the kind and the resource that a POST to this path creates; `None` if the path is that of a single object or
-/// a subresource.
+/// Returns the kind and resource that a POST to the path creates; `None` for a single object or a subresource.
 fn created(path: &str, item: &Json) -> Option<(GroupVersionKind, String)> {
     let (before, plural) = path.rsplit_once('/')?;
     if plural.contains('{') || before.contains("{name}") {

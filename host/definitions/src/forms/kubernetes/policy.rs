@@ -239,8 +239,8 @@ impl BindingDocument {
 }
 
 impl PolicyDocument {
-    /// Creates the policy's chain, which has a stage for each binding, sorted by name. Warns about expressions with
-    /// wrong types.
+    /// Creates the policy's chain with a stage for each binding, sorted by name. Warns about type errors in
+    /// expressions.
     pub(super) fn chain(
         &self,
         bindings: &[&BindingDocument],

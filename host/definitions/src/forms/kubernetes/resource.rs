@@ -1,5 +1,4 @@
-//! Reads the schemas of custom resources from `CustomResourceDefinition`s, so that policies can be checked against
-//! them.
+//! Reads the schemas of custom resources from `CustomResourceDefinition`s, in order to check policies.
 
 use admittance_admission::GroupVersionKind;
 use admittance_conditions::{Components, ObjectSchema, Structure};

@@ -59,8 +59,7 @@ fn read(phase: &str, version: &str, change: &str) -> Result<ChainDefinition, Str
         .map_err(|mistakes| mistakes.to_string())
 }
 
-/// Returns the mistakes in a `ValidatingWebhookConfiguration` of `v1` with this change. Their texts omit the file and
-/// the path of the first webhook.
+/// Returns the mistakes in a validating `v1` configuration, without the file and the path of the first webhook.
 fn found(change: &str) -> String {
     match read("Validating", "v1", change) {
         Ok(_) => String::new(),
@@ -105,8 +104,7 @@ fn label(key: &str, operator: LabelOperator, values: &[&str]) -> Requirement {
     Requirement::new(key, operator, values).unwrap()
 }
 
-/// The document looks as the API server returns it. One webhook has no rules and is never called; one stage calls a
-/// plugin.
+/// The document looks as an API server returns it. One webhook is never called, and one stage calls a plugin.
 #[test]
 fn a_webhook_configuration_becomes_a_chain() {
     let text = format!(

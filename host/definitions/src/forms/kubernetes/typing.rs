@@ -19,8 +19,7 @@ pub(super) type Structures = Arc<Vec<(GroupVersionKind, Structure)>>;
 
 #[derive(Debug)]
 pub(crate) struct WrittenExpression {
-    /// The name of the variable whose value the expression defines; `None` if the expression is not the value of a
-    /// variable.
+    /// The name of the variable whose value the expression defines; `None` if it does not define a variable.
     pub(crate) variable: Option<String>,
     role: Role,
     text: String,
@@ -51,8 +50,7 @@ pub(super) fn structures(resources: &[&ResourceDocument]) -> Structures {
     Arc::new(structures.collect())
 }
 
-/// Passes the schemas to the CEL stages of native chains, and adds warnings about expressions that contradict the
-/// schemas.
+/// Passes the schemas to the CEL stages of native chains. Warns about expressions that contradict the schemas.
 pub(crate) fn use_schemas(chains: &mut [ChainDefinition], resources: &[&ResourceDocument]) {
     let structures = structures(resources);
     for chain in chains {
@@ -122,8 +120,7 @@ pub(super) fn misfits(
     warnings
 }
 
-/// Warns about type errors in the expressions. Each expression is checked for each kind in the rules whose schema is
-/// known.
+/// Warns about type errors in the expressions, for each kind in the rules whose schema is known.
 pub(super) fn warnings(
     expressions: &[WrittenExpression],
     rules: &[Rule],

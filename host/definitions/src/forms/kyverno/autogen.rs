@@ -8,8 +8,7 @@ use crate::forms::kubernetes::policy::Constraints;
 /// Where an object contains a Pod or a Pod template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodPlacement {
-    /// The object itself is the Pod. Objects of other kinds that the policy names, without a Pod template, have this
-    /// placement as well.
+    /// The object itself is the Pod, or an object without a Pod template of another kind that the policy names.
     Object,
     /// The Pod template is in the object's `spec`.
     Template,
@@ -77,8 +76,7 @@ pub(super) fn placements(
         .collect()
 }
 
-/// Returns the rule of the policy if it matches all Pods and nothing else. Conditions on labels or names must be
-/// absent.
+/// Returns the policy's rule if it matches all Pods, whatever their labels and names, and nothing else.
 fn pods_alone(constraints: &Constraints) -> Option<&Rule> {
     let [rule] = constraints.rules.as_slice() else {
         return None;
@@ -109,8 +107,7 @@ impl PodPlacement {
         }
     }
 
-    /// Rewrites an expression about Pods for objects with this placement, in the same way as Kyverno. `role` is `None`
-    /// for match conditions.
+    /// Rewrites an expression for objects with this placement, like Kyverno. For match conditions, `role` is `None`.
     pub(super) fn rewrite(self, phase: Phase, role: Option<Role>, text: &str) -> String {
         let is_rewritten = match phase {
             Phase::Validating => true,
@@ -164,8 +161,7 @@ impl PodPlacement {
     }
 }
 
-/// In an expression, replaces the beginning `from` of paths with `to`. The path of the namespace is kept, because a Pod
-/// template has no namespace.
+/// Replaces the beginning `from` of paths with `to`, except in the namespace's path: Pod templates have no namespace.
 fn replace_path(text: &str, from: &str, to: &str) -> String {
     let is_of_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let mut parts = text.split(from);

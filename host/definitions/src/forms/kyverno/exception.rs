@@ -1,5 +1,4 @@
-//! Reads Kyverno's `PolicyException`, which names requests to which policies do not apply, or values that policies
-//! allow.
+//! Reads Kyverno's `PolicyException`: requests to which policies do not apply, or values that policies allow.
 
 use std::{
     sync::Arc,
@@ -103,8 +102,8 @@ fn read_conditions(spec: &mut Fields<'_>) -> Vec<(String, String)> {
 }
 
 impl ExceptionDocument {
-    /// Adds the exception to all stages of the policies that it names. `chains` contains each chain with the kind of
-    /// its policy.
+    /// Adds the exception to all stages of the policies that it names. `chains` contains each chain with its policy's
+    /// kind.
     pub(super) fn attach(&self, chains: &mut [(&str, ChainDefinition)], mistakes: &mut Mistakes) {
         for reference in &self.policies {
             let of_kind = || chains.iter().filter(|(kind, _)| *kind == reference.kind);

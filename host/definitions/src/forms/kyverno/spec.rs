@@ -66,8 +66,7 @@ pub(super) fn read(root: &Node<'_>, scope: Scope) -> Option<ChainDefinition> {
     names?;
     let mut stages = vec![settings.stage(PodPlacement::Object, constraints?, policy, root.location())];
     for (placement, constraints) in placements {
-        // The expressions are the same for every placement of the Pod. If they have mistakes, these were reported
-        // above.
+        // The expressions are the same for every placement, so their mistakes were reported above.
         if is_valid && let Some(fields) = node.object() {
             let mut fields = fields.ignoring_others();
             let policy = read_policy(&mut fields, scope, namespace, placement);
@@ -150,8 +149,7 @@ fn read_policy(
     policy
 }
 
-/// Reads `autogen`, which names the resources that create Pods to which the policy is extended; `None` means all such
-/// resources.
+/// Reads `autogen`: the resources that create Pods to which the policy is extended; `None` for all of them.
 fn read_autogen(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<Vec<String>> {
     let mut fields = fields.optional("autogen")?.object()?;
     for field in ["validatingAdmissionPolicy", "mutatingAdmissionPolicy"] {
@@ -166,8 +164,7 @@ fn read_autogen(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<
     controllers.optional("controllers")?.list_of(read)
 }
 
-/// Reads the name of a resource that creates Pods. An unknown name has no effect, as in Kyverno, so there is only a
-/// warning.
+/// Reads the name of a resource that creates Pods. As in Kyverno, an unknown name has no effect.
 fn read_controller(node: &Node<'_>, warnings: &mut Vec<Mistake>) -> Option<String> {
     let name = node.string()?;
     let known = autogen::controllers();
@@ -201,8 +198,7 @@ fn read_evaluation(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool
             "write `mode: Kubernetes`, or keep it for Kyverno's command",
         );
     }
-    // The field is checked, but has no effect: audits evaluate every chain, even if Kyverno's background scans are
-    // disabled.
+    // The field has no effect here: audits evaluate every chain, even if background scans are disabled.
     if let Some(node) = fields.optional("background") {
         is_enabled(&node);
     }

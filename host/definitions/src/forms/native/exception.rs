@@ -22,8 +22,7 @@ const ALL: &str = "*";
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ExceptionDefinition {
-    /// The excepted requests, and the time when the exception ends. All stages that the exception names share this
-    /// value.
+    /// The excepted requests, and when the exception ends. All stages that it names share this value.
     pub exception: Arc<Exception>,
     /// The person or team that answers for the exception.
     pub owner: String,
@@ -175,8 +174,7 @@ impl ExceptionDefinition {
     }
 }
 
-/// Returns the names of the chain's stages, in order to suggest one in place of `id`. They contain the phase if `id`
-/// does.
+/// Returns the names of the chain's stages as suggestions for `id`. They contain the phase if `id` does.
 fn addresses(chain: &ChainDefinition, id: &StageId) -> Vec<String> {
     let address = |stage: &str| {
         let id = StageId {

@@ -106,8 +106,7 @@ fn stage(chain: &ChainDefinition, stage: &StageDefinition) -> Json {
     Json::Object(object)
 }
 
-/// Writes the failure policy, timeout, mode, side effects and reinvocation policy of a stage, unless they have their
-/// default values.
+/// Writes those policies of a stage that differ from the defaults, such as its failure policy, and its timeout.
 fn write_policies(spec: &StageSpec, object: &mut Map<String, Json>) {
     if spec.failure_policy != FailurePolicy::default() {
         put(object, "failurePolicy", spec.failure_policy.as_str());
@@ -126,8 +125,7 @@ fn write_policies(spec: &StageSpec, object: &mut Map<String, Json>) {
     }
 }
 
-/// Returns the names and expressions of a stage's match conditions. The hook's own conditions follow those of the
-/// stage.
+/// Returns the names and expressions of a stage's match conditions, followed by those of its hook.
 pub(crate) fn conditions(stage: &StageDefinition) -> Vec<(&str, &str)> {
     let mut conditions = stage.spec.match_conditions.expressions();
     conditions.extend(stage.hook.conditions());

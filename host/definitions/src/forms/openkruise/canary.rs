@@ -1,5 +1,4 @@
-//! Reads the annotations of SidecarSets. Two annotations make a SidecarSet the canary of another one, which is called
-//! its base.
+//! Reads annotations of SidecarSets. Two of them make a SidecarSet the canary of another one, which is its base.
 
 use std::sync::Arc;
 
@@ -29,8 +28,7 @@ pub(super) struct Canary {
     location: ValueLocation,
 }
 
-/// Reads the annotations of a SidecarSet. Returns the canary that they define, if any, and warns about annotations that
-/// have no effect here.
+/// Reads the annotations of a SidecarSet as a canary, if they define one. Warns about annotations without an effect.
 pub(super) fn read(metadata: &Node<'_>, name: &str, warnings: &mut Vec<Mistake>) -> Option<Canary> {
     let annotations = super::field(metadata, "annotations")?.children();
     let find = |key: &str| annotations.iter().find(|(found, _)| *found == Some(key));
@@ -91,8 +89,7 @@ impl Canary {
     }
 }
 
-/// For each canary, excludes the Pods that it selects from the stage of its base. A paused canary has no stage, so it
-/// excludes no Pods.
+/// Excludes the Pods that a canary selects from the stage of its base. A paused canary has no stage, so excludes none.
 pub(super) fn prefer(canaries: &[&Canary], chains: &mut [ChainDefinition]) {
     for canary in canaries {
         let find = |chains: &[ChainDefinition], name| {

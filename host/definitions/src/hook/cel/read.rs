@@ -1,5 +1,4 @@
-//! Reads the CEL expressions of native stages, and of policies of Kubernetes, Kyverno and Gatekeeper. All have the same
-//! fields.
+//! Reads CEL expressions of native stages, and of policies of Kubernetes, Kyverno and Gatekeeper, from the same fields.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -22,8 +21,7 @@ const MOST: usize = 64;
 struct ExpressionReader<'r> {
     compiler: PolicyCompiler,
     written: Vec<WrittenExpression>,
-    /// Rewrites each expression before it is compiled. Only policies of Kyverno need this; in other cases, it is
-    /// `None`.
+    /// Rewrites each expression before it is compiled; `None` unless the policy is Kyverno's.
     rewrite: Option<&'r Rewrite<'r>>,
 }
 
@@ -84,8 +82,7 @@ pub(crate) fn read_policy(fields: &mut Fields<'_>, has_params: bool) -> (Policy,
     read_expressions(fields, compiler, conditions)
 }
 
-/// Reads the expressions of a Kyverno policy and rewrites them. Reports mistakes, and leaves out expressions that have
-/// one.
+/// Reads and rewrites the expressions of a Kyverno policy. Expressions with a mistake are reported and left out.
 pub(crate) fn read_kyverno(
     fields: &mut Fields<'_>,
     namespace: Option<&str>,

@@ -1,5 +1,4 @@
-//! Finds the settings and the module of a plugin in its document, so that mistakes that are found in loading the plugin
-//! get a location.
+//! Finds a plugin's settings and module in its document, to locate mistakes that are found in loading the plugin.
 
 use std::path::Path;
 
@@ -60,8 +59,7 @@ pub fn setting_location(
     Some(location)
 }
 
-/// Returns the location of the module reference in the stage that begins at `stage`; `None` if the file has changed and
-/// has none there.
+/// Returns the location of the module reference in the stage that begins at `stage`, if it is still there.
 pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
@@ -71,8 +69,7 @@ pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location>
         .or_else(|| source("plugin"))
         // A policy of Kubewarden has `module` directly in its `spec`.
         .or_else(|| stage.child("spec")?.child("module"))
-        // A member of a group has `source` directly in its own entry; in a Kubewarden group, the field is called
-        // `module`.
+        // A member of a native group has `source` in its own entry, and a member of a Kubewarden group `module`.
         .or_else(|| stage.child("source"))
         .or_else(|| stage.child("module"));
     Some(module?.location())

@@ -16,8 +16,7 @@ use crate::{
 /// The range of a plugin's memory limit. The maximum is the whole 32-bit address space.
 const MEMORY: RangeInclusive<u64> = 1 << 20..=1 << 32;
 
-/// The range of the interval at which the reference to a module is resolved again. Shorter intervals would overload
-/// registries.
+/// The range of the interval at which a module reference is resolved again. Shorter ones would overload registries.
 const REFRESH: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(7 * 24 * 60 * 60);
 
 pub(crate) fn read(node: &Node<'_>) -> Option<PluginDefinition> {
@@ -33,8 +32,7 @@ pub(crate) fn read_member(node: &Node<'_>) -> Option<(PluginDefinition, Option<D
     Some((written.without_defaults()?, timeout))
 }
 
-/// Reads `clientConfig` or `plugin`, of which a webhook has one. Messages call the webhook `what`, for example `hook`
-/// in BCS.
+/// Reads `clientConfig` or `plugin` of a webhook or BCS hook. Messages call it `what`, such as `webhook`.
 pub(crate) fn read_in_place_of_client<'a>(
     fields: &mut Fields<'a>,
     what: &str,

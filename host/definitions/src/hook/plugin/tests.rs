@@ -169,7 +169,6 @@ fn mistakes_in_candidates_are_reported_with_their_locations() {
     for (written, expected) in table {
         for (document, line, path) in forms(&format!("plugin: {{ source: file:a.wasm }}\n    {written}")) {
             let found = load_text("f", &document).unwrap_err().to_string();
-            // The custom resource of BCS is indented by two more columns.
             let shift = if path.starts_with("spec.admission") { 2 } else { 0 };
             let expected: Vec<String> = expected
                 .lines()

@@ -110,8 +110,7 @@ async fn a_commit_writes_all_changes_or_none() {
     let after = "chains/a.yaml=2 chains/c.yaml=2 more.yaml=more";
     assert_eq!(place.read().await, after);
 
-    // In each commit, the second change expects a text that the file does not have, as if another program had written
-    // it.
+    // The second change of each commit expects a text that the file does not have. So the commit fails.
     for wrong in [
         place.change("chains/c.yaml", Some("1"), None),
         place.change("chains/c.yaml", None, Some("3")),
@@ -144,8 +143,7 @@ async fn changes_are_reported_until_they_are_read() {
     place.changed().await;
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=2");
 
-    // While one caller waits, another one reads the change. The waiting caller gets the change as well, even if it is
-    // undone soon.
+    // While one caller waits, another one reads the change. The first gets it too, even if it is undone soon.
     let waiting = async {
         place.changed().await;
         place.read().await
@@ -226,8 +224,7 @@ async fn a_removal_takes_effect_only_after_a_wait() {
         let (took, _) = timed(&place).await;
         assert!(took < SOON, "step {number}, again: {took:?}");
     }
-    // The store does not wait after the following changes: an added chain, a mistake, and a removal by the store
-    // itself.
+    // The store does not wait after an added chain, a mistake, or a removal by the store itself.
     place.write("chains/c.yaml", &chain("c"));
     assert!(timed(&place).await.0 < SOON);
     place.write("more.yaml", "kind: [");
@@ -275,8 +272,7 @@ admissionWebhooks:
 #[tokio::test(start_paused = true)]
 async fn a_truncated_file_is_accepted_only_after_a_wait() {
     const SOON: Duration = Duration::from_millis(1000);
-    /// Cuts the text off after `end`. A new first line is added, because otherwise the result would be a prefix of the
-    /// text, which is always recognised.
+    /// Cuts the text off after `end`. A new first line is added, because a prefix of the text is always recognised.
     fn cut(text: &str, end: &str) -> String {
         let length = text.find(end).unwrap() + end.len();
         format!("# New.\n{}\n", &text[..length])
@@ -297,8 +293,7 @@ async fn a_truncated_file_is_accepted_only_after_a_wait() {
         (RULES_LAST, RULES_LAST.replace("        - UPDATE\n", ""), true),
         (POLICY_LAST, cut(POLICY_LAST, "'file:s.wasm' }"), true),
         (RULES_LAST, format!("{RULES_LAST}---\n{exception}"), true),
-        // If the new text is a prefix of the old one, the file may have been truncated, even if the prefix is not
-        // valid.
+        // A prefix of the old text may be a truncated file, even if it is not valid.
         (RULES_LAST, RULES_LAST[..RULES_LAST.len() - 1].to_owned(), true),
         (RULES_LAST, RULES_LAST[..RULES_LAST.len() - 30].to_owned(), true),
         // If the text is longer or has a new module, nothing is lost, so the file is complete.
@@ -354,7 +349,6 @@ async fn a_file_that_is_written_for_too_long_is_a_mistake() {
     place.store.writer_timeout = PAUSE;
     place.store.config.hold = Duration::from_secs(3600);
     place.read().await;
-    // The store tracks programs that write only after `changed` was called for the first time.
     let changed = tokio::time::timeout(4 * PAUSE, place.store.changed()).await;
     assert!(changed.is_err(), "nothing has changed");
     let mut file = fs::File::create(place.path("chains/a.yaml")).unwrap();

@@ -51,11 +51,9 @@ fn changes_that_enforce_less_count_as_losses() {
     let before = read(BEFORE);
     // (part of the definitions' text, its replacement, whether the result enforces less)
     for (part, instead, expected) in [
-        // The next three rows change the chain, its phase, and the name of a stage.
         ("name: pods", "name: others", true),
         ("phase: Validating", "phase: Mutating", true),
         ("- name: images", "- name: others", true),
-        // The next five rows change the rules of the chain.
         ("\n    - { operations: [DELETE], resources: [pods] }", "", true),
         ("[CREATE, UPDATE]", "[CREATE]", true),
         ("[pods, services]", "[pods]", true),
@@ -69,7 +67,6 @@ fn changes_that_enforce_less_count_as_losses() {
             "  rules:\n    - { operations: [CONNECT], resources: [pods] }\n",
             false,
         ),
-        // The next six rows change which requests a stage gets, and how it is enforced.
         ("[kube-system]", "[kube-system, shop]", true),
         (
             "name: c, expression: 'true'",
@@ -92,7 +89,6 @@ fn changes_that_enforce_less_count_as_losses() {
             "- name: labels\n      rules: [ { operations: [CREATE], resources: [pods] } ]\n",
             true,
         ),
-        // The next rows change the hook of a stage.
         ("file:images.wasm", "file:images_2.wasm", false),
         ("b.example]", "c.example]", false),
         ("b.example]", "b.example, c.example]", false),
@@ -121,12 +117,10 @@ fn changes_that_enforce_less_count_as_losses() {
             true,
         ),
         (", path: /b", "", true),
-        // The next four rows change the exception.
         ("namespaces: [legacy]", "namespaces: [legacy, shop]", true),
         ("pods/images", "pods/*", true),
         ("2099-01-31", "2099-02-28", true),
         ("reason: it moves", "reason: it moved", false),
-        // The next two rows add a chain and a comment.
         (
             "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\n",
             "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: more }\nspec: { rules: [ { \

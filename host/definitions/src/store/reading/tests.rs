@@ -65,8 +65,7 @@ fn a_file_that_cannot_be_read_is_a_mistake() {
     );
 }
 
-/// Mounted ConfigMaps change by swapping a link, as in this test. A read must not mix texts from the old and the new
-/// directory.
+/// A mounted ConfigMap changes by swapping a link. A read must not mix texts of the old and the new directory.
 #[test]
 fn a_read_does_not_mix_texts_of_different_moments() {
     const FILES: usize = 20;
@@ -121,8 +120,7 @@ fn a_read_does_not_mix_texts_of_different_moments() {
     });
 }
 
-/// The directory is moved away and back during the reads. When it is away, it is missing, and must not be read as
-/// empty.
+/// The directory is moved away and back during the reads. While it is missing, it must not be read as empty.
 #[test]
 fn a_directory_that_vanishes_is_never_read_as_empty() {
     let directory = tempfile::tempdir().unwrap();

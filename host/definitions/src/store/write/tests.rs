@@ -174,7 +174,6 @@ fn symbolic_links_and_file_modes_are_kept_when_a_file_is_replaced() {
     // Removing a file that is a link removes the link and keeps its target.
     assert!(!place.path("more/gone.yaml").is_symlink());
     assert_eq!(fs::read(place.path("other/gone.yaml")).unwrap(), b"gone");
-    // The new file has the default mode of files that this process creates.
     let mode = fs::metadata(place.path("chains/made.yaml"))
         .unwrap()
         .permissions()

@@ -112,8 +112,7 @@ pub(crate) fn read_operations(node: &Node<'_>) -> Option<Vec<Operation>> {
     Some(operations)
 }
 
-/// Reads the policies in `code`. If there are policies both in CEL and in Rego, returns the one in CEL, which
-/// Gatekeeper prefers.
+/// Reads the policies in `code`. If one is in CEL and one in Rego, returns that in CEL, which Gatekeeper prefers.
 fn read_code(node: &Node<'_>) -> Option<Engine> {
     const ENGINES: [(&str, bool); 2] = [("K8sNativeValidation", true), ("Rego", false)];
     let fix = "list the policy: `{ engine: Rego, source: { rego: ... } }`";

@@ -24,8 +24,7 @@ const MUTATING: [(&str, &str); 3] = [
 ];
 const BINDING: [(&str, &str); 2] = [("policyName", "p"), ("validationActions", "[Deny]")];
 
-/// Returns a policy or binding with these fields after one change: `field: value` adds or replaces a field, and
-/// `field:` removes it.
+/// Returns a document with these fields and a change: `field: value` adds or replaces a field, `field:` removes it.
 fn document(kind: &str, name: &str, fields: &[(&str, &str)], change: &str) -> String {
     let mut text = format!(
         "apiVersion: admissionregistration.k8s.io/v1\nkind: {kind}\nmetadata: {{ name: {name} }}\nspec:\n"
@@ -102,8 +101,7 @@ fn a_policy_and_its_bindings_become_one_chain() {
 
 #[test]
 fn mistakes_in_policies_are_reported_with_their_locations() {
-    // (change of the policy, expected mistake). The rules are those of kube-apiserver's validation of policies and
-    // bindings.
+    // (change of the policy, expected mistake). The rules are those by which kube-apiserver validates policies.
     for (change, expected) in [
         (
             "matchConstraints:",
@@ -409,8 +407,7 @@ fn expressions_are_checked_with_the_schemas_of_kinds() {
     }
 }
 
-/// Part of an OpenAPI document that an API server returns at `/openapi/v3/apis/apps/v1`, with an added schema that
-/// contains itself.
+/// Part of an API server's OpenAPI document at `/openapi/v3/apis/apps/v1`, and a schema that contains itself.
 const APPS: &str = r##"{
   "openapi": "3.0.0",
   "info": {"title": "Kubernetes", "version": "v1.36.0"},

@@ -1,5 +1,4 @@
-//! Tests of mistakes in webhook configurations. The cases are from kube-apiserver's validation, but the messages
-//! differ.
+//! Tests of mistakes in webhook configurations. The cases are from kube-apiserver's validation; the messages are not.
 
 use super::found;
 

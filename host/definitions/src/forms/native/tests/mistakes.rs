@@ -179,8 +179,7 @@ fn mistakes_in_plugins_are_reported_with_their_locations() {
 fn mistakes_in_webhooks_are_reported_with_their_locations() {
     let bundle = certificates::bundle();
     let review = "protocol: AdmissionReview, ";
-    // (fields of a webhook after its protocol, expected mistakes). The expected paths of fields are relative to
-    // `webhook`.
+    // (fields of a webhook after its protocol, expected mistakes). The paths of fields are relative to `webhook`.
     let table = [
         ("", "8:27: the webhook has no address; write `url` or `service`"),
         (
