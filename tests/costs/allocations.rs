@@ -11,7 +11,7 @@ use admittance_driver::{Config, Connections, Driver, Shutdown};
 
 use crate::{COUNTED, WARM_UP, configure_proxy, configure_webhook, count_alone, creation, exchange, review};
 
-/// An allocator that counts blocks and bytes, and passes all calls on to the system's allocator.
+/// The system's allocator, which also counts the blocks and bytes that this process allocates.
 struct Counting;
 
 #[global_allocator]
@@ -24,7 +24,7 @@ static BYTES: AtomicU64 = AtomicU64::new(0);
     unsafe_code,
     reason = "an allocator is unsafe to implement; all calls are passed on unchanged"
 )]
-// SAFETY: All calls are passed on to the system's allocator with the arguments of the caller.
+// SAFETY: Every call is passed on to the system's allocator, with the same arguments.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
@@ -55,7 +55,8 @@ fn count(size: usize) {
     BYTES.fetch_add(size as u64, Relaxed);
 }
 
-/// Runs the driver with this configuration. Prints and returns the number of blocks that it allocates per request.
+/// Runs the driver with this configuration, and sends it this request many times. Prints and returns how many blocks of
+/// memory the driver allocates for each.
 fn blocks_per_request(what: &str, config: &Path, request: &[u8]) -> u64 {
     let _alone = count_alone();
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -1,4 +1,4 @@
-//! An HTTP client and an upstream that allocate nothing while allocations are counted.
+//! An HTTP client and an upstream server that allocate no memory while the driver's allocations are counted.
 
 use std::{
     io::{Read as _, Write as _},
@@ -44,7 +44,7 @@ impl Connection {
     }
 }
 
-/// Starts a server that answers every request with a small object, until the test program ends.
+/// Starts an upstream server that answers every request with a small object, until this process ends.
 pub(crate) fn start_upstream() -> SocketAddr {
     const REPLY: &[u8] =
         b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 15\r\n\r\n{\"kind\": \"Pod\"}";
@@ -62,8 +62,8 @@ pub(crate) fn start_upstream() -> SocketAddr {
     address
 }
 
-/// Reads one message with a `Content-Length` into the buffer, and returns its length. Returns `None` if the peer closes
-/// the connection.
+/// Reads an HTTP message into the buffer. Its `Content-Length` says how long it is. Returns the length of the whole
+/// message, or `None` if the peer closes the connection.
 fn read_message(stream: &mut TcpStream, buffer: &mut [u8]) -> Option<usize> {
     let mut length = 0;
     loop {

@@ -19,19 +19,20 @@ use std::{
 use admittance_tests::{Artifacts, review_of_pod};
 use serde_json::json;
 
-/// The number of requests before the count: they open connections, and let buffers and pools reach their final size.
+/// How many requests are sent before the counted ones. They open connections, and let buffers and pools reach their
+/// final size.
 const WARM_UP: usize = 200;
-/// The number of counted requests, enough to average out rare background work.
+/// How many requests are counted. There are enough of them to average out rare work in the background.
 const COUNTED: usize = 500;
 
-/// Blocks until no other test counts, and blocks other tests until the guard is dropped. Allocations are counted for
-/// the whole process, and a test that reads a trace of system calls allocates too.
+/// Waits until no other test counts, and lets none count before the guard is dropped. All tests run in one process,
+/// whose allocations are counted as a whole. A test that reads a trace of system calls allocates, too.
 fn count_alone() -> MutexGuard<'static, ()> {
     static COUNTING: Mutex<()> = Mutex::new(());
     COUNTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the Pod in both kinds of counted requests.
+/// Returns the Pod that the counted requests create.
 fn pod() -> serde_json::Value {
     let container = |index: usize| {
         json!({
@@ -59,7 +60,7 @@ fn creation() -> Vec<u8> {
     exchange::post("/api/v1/pods", &pod().to_string())
 }
 
-/// Writes the configuration of a webhook server with one chain, whose plugin allows the Pod.
+/// Writes the configuration of a webhook server. It has one chain, whose plugin allows the Pod.
 fn configure_webhook(directory: &Path) -> std::path::PathBuf {
     let module = Artifacts::find().unwrap().component("image-policy").unwrap();
     let chain = json!({

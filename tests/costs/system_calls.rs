@@ -17,18 +17,19 @@ fn find_strace() -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// Runs the program with this configuration. Prints and returns the number of its system calls per request; `None` if
-/// `strace` is not installed.
+/// Runs the program with this configuration, and sends it this request many times. Prints and returns how many system
+/// calls the program makes for each. Returns `None` if `strace` is not installed.
 fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]) -> Option<u64> {
     let Some(strace) = find_strace() else {
         println!("skipped: the system calls of a {what} are counted with strace, which is not installed");
         return None;
     };
     let _alone = count_alone();
-    // The program watches its directory of definitions, so a trace file there would add system calls.
+    // The trace is in a directory of its own. In the directory of definitions, which the program watches, it would
+    // cause system calls.
     let traces = tempfile::tempdir().unwrap();
     let trace = traces.path().join("trace");
-    // With `-D`, strace runs as a grandchild, so that the process started here is the program itself.
+    // `-D` makes strace a grandchild of this process, so that the child is the traced program itself.
     let mut wrapper = vec![strace.into_os_string()];
     wrapper.extend(["-D", "-f", "-qq", "-e", "signal=none", "-o"].map(Into::into));
     wrapper.push(trace.clone().into_os_string());
@@ -58,12 +59,12 @@ fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]
     Some(calls)
 }
 
-/// Returns the number of calls by name in a trace whose lines begin with a thread ID.
+/// Returns how often a trace contains each system call. A line of the trace begins with the ID of a thread.
 fn count_by_name(trace: &Path) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
-    // `clock_nanosleep` is left out: the sandbox's timer calls it without requests too, so the number depends on the
-    // machine's speed. Lines that resume an interrupted call have no parenthesis after the name, so they are not
-    // counted again.
+    // A line that resumes an interrupted call has no parenthesis after the name, so a call is counted once.
+    // `clock_nanosleep` is not counted: the sandbox's timer calls it even without requests, so its number depends on
+    // the machine's speed.
     for line in fs::read_to_string(trace).unwrap().lines() {
         let call = line
             .split_whitespace()

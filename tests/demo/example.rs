@@ -6,15 +6,15 @@ use admittance_tests::{Error, Received, Reply, ReplyForm, repository};
 use http::{Method, Request};
 use serde_json::Value;
 
-/// An API, and the driver's configuration in front of it.
+/// One of the demo's APIs, with the configuration of the driver in front of it.
 pub(crate) struct Api {
-    /// The configuration's directory in the repository.
+    /// The directory of the driver's configuration, relative to the repository's root.
     pub(crate) directory: &'static str,
     pub(crate) form: ReplyForm,
     pub(crate) examples: [Example; 3],
-    /// The file in the directory whose chain handles the examples.
+    /// The file of the chain that decides the example requests, in the directory of the configuration.
     pub(crate) chain: &'static str,
-    /// A change of the chain that users may try.
+    /// A suggestion how to change the chain, which the demo prints.
     pub(crate) change: &'static str,
 }
 
@@ -28,17 +28,18 @@ pub(crate) struct Example {
 }
 
 enum Body {
-    /// A file of the repository. The request also has the header that the BCS driver requires.
+    /// The body is this file of the repository. The request has the header that the BCS driver requires.
     File(&'static str),
     Text(&'static str),
 }
 
 enum Expected {
-    /// The upstream gets the object with these strings at these JSON Pointers.
+    /// The driver changes the object: the upstream server gets it with these strings at these JSON Pointers.
     Changed(&'static [(&'static str, &'static str)]),
-    /// The upstream gets nothing. The client gets this status, and a message with these words.
+    /// The driver refuses the request: the upstream server gets nothing, and the client gets this status and a message
+    /// with these words.
     Refused(u16, &'static [&'static str]),
-    /// The upstream gets the body unchanged.
+    /// The driver allows the request: the upstream server gets the body unchanged.
     Unchanged,
 }
 
@@ -114,7 +115,8 @@ pub(crate) const BCS: Api = Api {
 const CLUSTER: (&str, &str) = ("BCS-ClusterID", "BCS-MESOS-10001");
 
 impl Example {
-    /// Returns a `curl` command for the driver at this URL, to be run in the repository's root.
+    /// Returns a `curl` command that sends the example to the driver at this URL. It has to be run in the repository's
+    /// root.
     pub(crate) fn curl(&self, driver: &str) -> String {
         let url = format!("{driver}{}", self.path);
         match self.body {
@@ -145,7 +147,7 @@ impl Example {
         }
     }
 
-    /// Compares the reply and the requests at the upstream with the expected result.
+    /// Compares the reply to the example, and what the upstream server received, with the expected result.
     pub(crate) fn check(&self, reply: &Reply, received: &[Received]) -> Result<(), String> {
         let status = reply.status.as_u16();
         match (&self.expected, received) {
@@ -176,7 +178,7 @@ impl Example {
                 if received.body != sent || status != 200 {
                     return Err("the body was changed".into());
                 }
-                // The JSON API returns the object without an envelope.
+                // The JSON API replies with the bare object, so it must equal the one that was sent.
                 match self.body {
                     Body::Text(body) if reply.json().ok() != serde_json::from_str(body).ok() => {
                         Err(format!("the reply is {}", reply.text()))

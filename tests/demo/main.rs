@@ -41,7 +41,7 @@ async fn main() -> ExitCode {
     match run(&Arguments::parse()).await {
         Ok(code) => code,
         Err(Error::Ended { log, .. }) => {
-            // Prints the driver's error message without the log lines before it.
+            // The driver has logged in JSON before it printed its error message. Only the message is shown.
             for line in log.lines().filter(|line| !line.starts_with('{')) {
                 eprintln!("{line}");
             }
@@ -99,7 +99,8 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     tokio::select! {
         interrupt = tokio::signal::ctrl_c() => {
             interrupt.map_err(io)?;
-            // Ctrl-C also reaches the driver, and a second signal would abort its requests.
+            // Ctrl-C has reached the driver as well. A second signal would make it abort its requests, so it first gets
+            // time to exit.
             if timeout(Duration::from_secs(2), driver.ended()).await.is_ok() {
                 return Ok(ExitCode::SUCCESS);
             }
@@ -116,7 +117,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sends every example like its `curl` command, and prints the results.
+/// Sends each example as its `curl` command would, checks the reply, and prints the result.
 async fn send_all(api: &Api, driver: &Admittance, upstream: &Upstream) -> Result<ExitCode, Error> {
     let client = Client::new()?;
     let mut as_promised = true;
@@ -138,7 +139,7 @@ async fn send_all(api: &Api, driver: &Admittance, upstream: &Upstream) -> Result
     })
 }
 
-/// Prints how to try hot reloading and a rollback.
+/// Prints how the user can change the chain while the driver runs, and how to roll the change back.
 fn print_changes(api: &Api, driver: &Admittance) {
     let (
         Api {
@@ -156,7 +157,7 @@ fn print_changes(api: &Api, driver: &Admittance) {
     );
 }
 
-/// Returns the line to print for a request at the upstream.
+/// Returns the line that the demo prints about a request that reached the upstream server.
 fn arrival(received: &Received) -> String {
     let body = String::from_utf8_lossy(&received.body);
     let first_words: String = body.split_whitespace().flat_map(|word| [word, " "]).collect();

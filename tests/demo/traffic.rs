@@ -8,10 +8,10 @@ use serde_json::json;
 
 use crate::example::Api;
 
-/// The number of requests with `--once`.
+/// How many requests are sent if the demo runs with `--once`.
 const FEW: usize = 60;
 
-/// Sends requests at irregular intervals, until a request gets no reply or the future is dropped.
+/// Sends random requests at irregular intervals, until one gets no reply or the caller drops the future.
 pub(crate) async fn send(api: &Api, driver: &str) -> Result<(), Error> {
     let mut random = fastrand::Rng::new();
     let client = Client::new()?;
@@ -21,7 +21,7 @@ pub(crate) async fn send(api: &Api, driver: &str) -> Result<(), Error> {
     }
 }
 
-/// Sends a fixed set of requests one after another, and prints how many were allowed and refused.
+/// Sends always the same random requests, one after another. Prints how many of them were allowed and refused.
 pub(crate) async fn send_few(api: &Api, driver: &str) -> Result<(), Error> {
     let mut random = fastrand::Rng::with_seed(1);
     let client = Client::new()?;
@@ -34,8 +34,8 @@ pub(crate) async fn send_few(api: &Api, driver: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns a random request. For the API of services, it reads or writes a random service, which may lack a team or
-/// have too many replicas; for other APIs, it is one of the examples.
+/// Returns a random request. In the API of services, it reads or writes a service; when it writes, the team may be
+/// missing or the replicas too many. For the other API, it is one of the examples.
 fn request(api: &Api, driver: &str, random: &mut fastrand::Rng) -> Result<Request<Vec<u8>>, Error> {
     const SERVICES: [(&str, &str, &str); 6] = [
         ("web", "nginx", "shop"),

@@ -3,42 +3,44 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Map, Value, json};
 
-/// An attack by a client, a guest, a webhook or a module.
+/// An attack on the program by clients, a guest, a webhook or a module.
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
     pub(crate) means: Means,
 }
 
 pub(crate) enum Means {
-    /// Clients create objects for which a plugin with these settings is called. Each object has a field of the length
-    /// `object`.
+    /// Clients create objects, for each of which a plugin with these settings is called. A field of the object has this
+    /// length.
     Guest { settings: Settings, object: usize },
     /// Clients create objects for which this Kubewarden policy is called.
     Policy(fn() -> Result<Vec<u8>, Error>),
     /// Clients create objects for which these expressions are evaluated.
     Expressions(&'static str),
-    /// Clients create objects for which a webhook is called in Audit mode. The webhook never answers.
+    /// Clients create objects for which a webhook that never answers is called, by a stage in Audit mode.
     SilentWebhook,
-    /// Clients create objects, and this server answers the program's calls with endless informational responses.
+    /// Clients create objects. This server, to which the program then sends a request, answers with informational
+    /// responses without end.
     Informational(Server),
-    /// A client at another address opens this many connections and sends an incomplete request on each.
+    /// A client with another IP address opens this many connections, and sends an incomplete request on each.
     UnfinishedBodies { connections: usize, request: Unfinished },
-    /// The agent of a cluster floods a gateway with this reply. `Body` is the reply to 256 watches that no client
-    /// reads. `Informational` is the reply to clients that send requests one after another.
+    /// The agent of a cluster floods a gateway with replies of this kind. `Body` is the reply to 256 watches that no
+    /// client reads. `Informational` is the reply to requests that clients send one after another.
     Tunnel(EndlessReply),
-    /// A dry run applies a definition of the guest `misbehaves` with this behaviour and a limit of 1 GiB of memory.
+    /// Clients try a definition (a dry run) with the guest `misbehaves`, which shows this behaviour and may use 1 GiB
+    /// of memory.
     Configuring(&'static str),
-    /// A dry run applies a definition with this module.
+    /// Clients try a definition (a dry run) that uses this module.
     Module(fn() -> Result<Vec<u8>, Error>),
-    /// A dry run applies a definition whose module is a FIFO.
+    /// Clients try a definition (a dry run) whose module is a FIFO, from which nothing can be read.
     Fifo,
-    /// A dry run applies these definitions.
+    /// Clients try these definitions (a dry run).
     Documents(fn() -> String),
-    /// Clients send this request to the admin port. Each well-behaved request uses a new connection and is followed by
-    /// a probe of the admin port.
+    /// Clients send this request to the admin port. As they could slow down this port, each well-behaved request opens
+    /// a new connection, and is followed by a probe of the admin port.
     Admin(fn() -> Call),
-    /// After this many requests with the same UID and objects of 9 KiB, clients open the console's page for this UID.
-    /// The attack is measured like `Admin`.
+    /// Before the attack, this many requests with the same UID and objects of 9 KiB are sent. Then clients open the
+    /// console's page about this UID. The attack is measured like `Admin`.
     Decisions(usize),
 }
 
@@ -56,21 +58,23 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
 }
 
-/// A server that the program sends requests to.
+/// The kind of a server to which the program sends requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Server {
     Upstream,
     Webhook,
-    /// The server to which a plugin sends HTTP requests.
+    /// The server to which a plugin sends HTTP requests through the program.
     OfPlugin,
 }
 
 /// A request that a client never completes.
 #[derive(Clone, Copy)]
 pub(crate) enum Unfinished {
-    /// No chain matches the request, so it would be streamed. Its body has one byte.
+    /// No chain matches the request, so the program forwards its body while it arrives. The client sends one byte of
+    /// it.
     Streamed,
-    /// Chains need the whole body. The client sends all but the last of the allowed bytes.
+    /// A chain matches the request, so the program needs its whole body. The body has the maximum size, and the client
+    /// sends all but its last byte.
     Held,
 }
 
@@ -199,7 +203,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// All lists share one text of 100,000 bytes until the result is serialized.
+/// The lists share one text of 100,000 bytes. When the result is serialized, it is repeated for each element.
 const WRITING: &str = r#"cel:
         variables:
           - name: text
@@ -245,17 +249,17 @@ fn applies() -> Call {
     }
 }
 
-/// Returns a patch in which each operation copies the whole object into itself.
+/// Returns a patch that makes the object twice as large with each operation, by copying it into itself.
 fn doubling() -> String {
     patch_of((0..35).map(|number| format!(r#"{{"op":"copy","from":"","path":"/b{number}"}}"#)))
 }
 
-/// Returns a patch in which each operation copies most of the object.
+/// Returns a patch that copies a large part of the object with each operation.
 fn copying() -> String {
     patch_of((0..1000).map(|number| format!(r#"{{"op":"copy","from":"/spec","path":"/b{number}"}}"#)))
 }
 
-/// Returns a patch that inserts `count` items at the start of a list, so that each operation shifts all earlier items.
+/// Returns a patch that inserts `count` items at the start of a list. Each insertion has to move all items behind it.
 fn inserting(count: usize) -> String {
     let begin = r#"{"op":"add","path":"/spec/a","value":[]}"#.to_owned();
     let insert = r#"{"op":"add","path":"/spec/a/0","value":0}"#.to_owned();
@@ -270,7 +274,7 @@ fn documents() -> String {
     "---\n1\n".repeat(200_000)
 }
 
-/// Returns a few hundred bytes of YAML whose every line repeats the previous line nine times through aliases.
+/// Returns a few hundred bytes of YAML. Through aliases, each line repeats the line before it nine times.
 fn aliases(open: &str, close: &str) -> String {
     let lines = (1..10).map(|line| {
         let entries = vec![format!("*a{}", line - 1); 9].join(",");

@@ -9,7 +9,7 @@ use tokio::{
     time::MissedTickBehavior,
 };
 
-/// The minimum time between the starts of two requests.
+/// The time from the start of a request to the start of the next, unless a request takes longer.
 const PACE: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Default)]
@@ -29,11 +29,12 @@ impl Latency {
 }
 
 pub(crate) struct Requests {
-    /// The base URL of the driver. The requests create `object` at `path`, relative to this URL.
+    /// The base URL of the driver. A request creates `object` by POST to the path `path` below this URL.
     pub(crate) front: String,
     pub(crate) path: String,
     pub(crate) object: String,
-    /// The URL of the admin port, if each request has a new connection and is followed by a probe of that port.
+    /// The URL of the admin port, if it is the target of the attack. Each request then opens a new connection, and is
+    /// followed by a probe of this port.
     pub(crate) probed: Option<String>,
 }
 

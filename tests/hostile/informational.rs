@@ -13,9 +13,9 @@ use tokio::{
 const INFORMATIONAL: &str = "HTTP/1.1 103 Early Hints\r\n\r\n";
 const FINAL: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
 
-/// Serves, and returns the server's URL. A request whose head or body contains `attacked` never gets a final response:
-/// a thread of `attackers` sends informational responses instead. These threads run only when no other thread has work,
-/// so well-behaved requests do not wait for them.
+/// Starts a server, and returns its URL. If the head or body of a request contains `attacked`, the server sends
+/// informational responses without end instead of an answer. Threads of `attackers` do this. They run only while no
+/// other thread has work, so that well-behaved requests do not wait for them.
 pub(crate) async fn serve(attackers: &Handle) -> Result<(String, JoinSet<()>), Error> {
     let listening = || {
         let socket = TcpSocket::new_v4()?;
@@ -66,7 +66,8 @@ async fn respond(stream: TcpStream, attackers: Handle) -> io::Result<()> {
     }
 }
 
-/// Yields after each write, since a real attacker would not use this machine's processors.
+/// Sends informational responses without end. Yields after each write, because a real attacker would not use this
+/// machine's processors.
 async fn flood(mut stream: BufReader<TcpStream>) -> io::Result<()> {
     let responses = INFORMATIONAL.repeat(1000);
     loop {

@@ -54,9 +54,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns a runtime for the well-behaved client and its upstream, and one for the attackers. Real attackers would use
-/// other processors, so the attackers' thread runs only while nothing else does, and all other threads may interrupt
-/// it.
+/// Returns a runtime for the well-behaved client and its upstream server, and one for the attackers. Real attackers
+/// would run on other machines, so the attackers' thread runs only while no other thread has work.
 fn runtimes() -> io::Result<(Runtime, Runtime)> {
     let attackers = Builder::new_multi_thread()
         .worker_threads(1)
@@ -71,13 +70,13 @@ fn runtimes() -> io::Result<(Runtime, Runtime)> {
     Ok((others, attackers))
 }
 
-/// Lets all other threads interrupt this thread from now on. If the kernel refuses, the priority stays unchanged.
+/// Lets the calling thread run only while no other thread has work. If the kernel refuses, nothing changes.
 fn run_only_when_idle() {
     set_scheduler(libc::SCHED_IDLE, 0);
 }
 
-/// Lets this thread interrupt all others when it wakes up. Without permission for real-time scheduling, it interrupts
-/// only threads with longer time slices.
+/// Lets the calling thread interrupt all other threads when it has work. If the kernel does not permit that, it can
+/// interrupt only threads with a longer time slice.
 fn interrupt_all_others() {
     if !set_scheduler(libc::SCHED_FIFO, 1) {
         shorten_time_slice();
@@ -88,13 +87,13 @@ fn interrupt_all_others() {
 #[expect(unsafe_code, reason = "no safe interface to this system call exists")]
 fn set_scheduler(policy: libc::c_int, sched_priority: libc::c_int) -> bool {
     let parameters = libc::sched_param { sched_priority };
-    // Threads and programs that this thread starts get the default scheduling policy.
+    // The policy must not apply to threads and processes that the calling thread starts.
     let policy = policy | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the kernel only reads the parameters; 0 means the calling thread.
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
 }
 
-/// Runs all attacks, and returns whether all stayed within the limits.
+/// Runs the selected attacks. Returns whether the program stayed within the limits in all of them.
 async fn run(arguments: &Arguments, attackers: &Handle) -> Result<bool, Error> {
     println!(
         "{:<26} {:>9} {:>9} {:>9} {:>9} {:>6} {:>8}  outcome",
@@ -112,7 +111,7 @@ async fn run(arguments: &Arguments, attackers: &Handle) -> Result<bool, Error> {
     Ok(is_good)
 }
 
-/// Runs one attack on a program of its own, and prints the result.
+/// Starts a program, runs one attack on it, and prints the result.
 async fn one(
     attack: &Attack,
     arguments: &Arguments,

@@ -39,15 +39,15 @@ upstream:
 definitions: [chains]
 ";
 
-/// The default of `limits.body`, in bytes.
+/// The maximum size of a request body in bytes, which is the default of `limits.body`.
 const LARGEST_BODY: usize = 7 << 20;
 
-/// The number of watches that a client opens in an agent's cluster and never reads.
+/// How many watches of objects in the agent's cluster a client opens. It reads none of them.
 const WATCHES: usize = 256;
 
 const API: &str = "/mesosdriver/v4";
 
-/// Returns the path for creating objects in a namespace, relative to the API's base path.
+/// Returns the path for creating applications in this namespace. It is relative to the API's base path.
 fn applications(namespace: &str) -> String {
     format!("/namespaces/{namespace}/applications")
 }
@@ -62,7 +62,7 @@ fn application(namespace: &str, filler: usize) -> String {
     .to_string()
 }
 
-/// A program with two chains, one for well-behaved clients and one for attackers.
+/// The attacked program. It has one chain for well-behaved clients, and one for attackers.
 pub(crate) struct Scene {
     directory: TempDir,
     program: Admittance,
@@ -72,9 +72,9 @@ pub(crate) struct Scene {
     api: &'static str,
     is_of_admin: bool,
     _upstream: Option<Upstream>,
-    /// Accepts connections and never answers.
+    /// A server that accepts connections and never answers, for the attack with a silent webhook.
     _silent: TcpListener,
-    /// Sends endless informational responses.
+    /// The tasks of a server that sends informational responses without end.
     _informational: JoinSet<()>,
 }
 
@@ -117,7 +117,7 @@ impl Scene {
                 text += &chain("attacked", &webhook, "mode: Audit");
             }
             Means::Informational(Server::Webhook) => {
-                // Only BCS definitions may use webhooks without TLS.
+                // The webhook has no TLS, which only a BCS definition may have, so the chain is written as one.
                 let definition = json!({
                     "apiVersion": "v4",
                     "kind": "admissionwebhook",
@@ -193,15 +193,15 @@ impl Scene {
         requests.send(time).await
     }
 
-    /// Returns the memory of the program and its child processes, in bytes.
+    /// Returns the memory that the program and its child processes use, in bytes.
     pub(crate) fn memory(&self) -> Result<u64, Error> {
         let processes = self.program.children()?;
         let children = processes.iter().filter_map(|child| resident(child));
         Ok(self.program.resident_memory()? + children.sum::<u64>())
     }
 
-    /// Measures a well-behaved client during an attack. Returns its latency (`None` if the program had to be killed),
-    /// the maximum memory in bytes, and the results of the attacking requests.
+    /// Measures a well-behaved client during an attack. Returns three results: the client's latency, or `None` if the
+    /// program had to be killed; the program's maximum memory in bytes; and how the attackers' requests ended.
     pub(crate) async fn measure_during(
         &mut self,
         attack: &Attack,
@@ -222,7 +222,7 @@ impl Scene {
                     measured = &mut measuring => break Some(measured?),
                     _ = checks.tick() => {
                         most = most.max(self.memory()?);
-                        // The measurement ends before the machine starts to swap.
+                        // The program is stopped before the machine begins to swap.
                         if most > 2 * limit {
                             break None;
                         }
@@ -311,7 +311,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Creates the objects that an attack needs, before it is measured.
+    /// Creates the objects that the attack `Decisions` needs before it is measured.
     pub(crate) async fn prepare(&self, attack: &Attack) -> Result<(), Error> {
         let Means::Decisions(count) = attack.means else {
             return Ok(());
@@ -332,7 +332,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Starts clients that send this request to the admin port.
+    /// Starts attackers that send this request to the admin port.
     fn calling(&self, call: &Call, clients: usize, outcomes: &Outcomes, attackers: &mut JoinSet<()>) {
         for _ in 0..clients {
             let (url, call, outcomes) = (
@@ -360,7 +360,7 @@ impl Scene {
         }
     }
 
-    /// Starts clients that create objects in the attacked namespace.
+    /// Starts attackers that create objects in the namespace `attacked`.
     fn creating(
         &self,
         filler: usize,
@@ -389,7 +389,7 @@ impl Scene {
     }
 }
 
-/// Returns a chain for the objects of the namespace `name`.
+/// Returns a chain for the objects in the namespace `name`, with this hook in its only stage.
 fn chain(name: &str, hook: &str, more: &str) -> String {
     format!(
         "---
@@ -439,7 +439,7 @@ fn gateway(driver: &str) -> String {
     )
 }
 
-/// Registers a cluster as a new user, and floods the gateway through the cluster's tunnel.
+/// Registers a cluster as a new user would, opens the tunnel of its agent, and floods the gateway through the tunnel.
 async fn flood(admin: String, gateway: String, reply: EndlessReply, clients: usize, outcomes: Outcomes) {
     if let Err(error) = flooding(admin, gateway, reply, clients, &outcomes).await {
         outcomes.add(error.to_string());
@@ -486,7 +486,7 @@ async fn flooding(
                     Err(error) => outcomes.add(error.to_string()),
                 }
             }
-            // Watches that were closed are opened again after a pause.
+            // The gateway closes such watches, so they are opened again every five seconds.
             tokio::time::sleep(Duration::from_secs(5)).await;
             outcomes.add(format!("{} watches that nobody reads", held.len()));
             let sent = agent.sent.swap(0, Ordering::Relaxed) >> 20;
@@ -520,7 +520,7 @@ async fn flooding(
     Ok(())
 }
 
-/// Opens connections from another address, and keeps an incomplete request on each.
+/// Opens connections from another IP address. Sends an incomplete request on each, and keeps it open.
 async fn unfinished(address: String, count: usize, request: Unfinished, outcomes: Outcomes) {
     let (path, length, sent) = match request {
         Unfinished::Streamed => ("/not/hooked".to_owned(), 1000, 1),
@@ -544,7 +544,7 @@ async fn unfinished(address: String, count: usize, request: Unfinished, outcomes
     std::future::pending::<()>().await;
 }
 
-/// Connects from another address, and sends this head and this many bytes of the body.
+/// Connects from another IP address. Sends the head of a request and this many bytes of its body.
 async fn begun(address: &str, head: &str, body: usize) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_send_buffer_size(ATTACKING_SEND_BUFFER)?;
@@ -556,7 +556,7 @@ async fn begun(address: &str, head: &str, body: usize) -> std::io::Result<TcpStr
     Ok(stream)
 }
 
-/// The number of requests of the attack with each outcome.
+/// How the attackers' requests ended, each with the number of requests that ended so.
 #[derive(Clone, Default)]
 struct Outcomes(Arc<Mutex<BTreeMap<String, u64>>>);
 
@@ -576,7 +576,8 @@ impl Outcomes {
     }
 }
 
-/// Returns the stage's failure if the message names one, or else the status and the message's beginning.
+/// Describes how a request ended: by the failure of a stage if the message names one, and otherwise by the status and
+/// the start of the message.
 fn outcome(status: u16, text: &str) -> String {
     let failure = text
         .split_once("failed (")

@@ -1,4 +1,5 @@
-//! The program for libFuzzer that `cargo task fuzz` compiles and runs; an environment variable names the target.
+//! The program that `cargo task fuzz` compiles with libFuzzer. An environment variable names the fuzz target that it
+//! runs.
 #![no_main]
 
 use std::{env, sync::LazyLock};

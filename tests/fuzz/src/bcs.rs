@@ -11,14 +11,15 @@ use serde_json::Value;
 
 use crate::parts;
 
-/// Built once, because building its tables of spellings takes longer than running an input.
+/// The dialect is built once for all inputs, because building its tables of spellings takes longer than running an
+/// input.
 static DIALECT: LazyLock<Bcs> = LazyLock::new(|| {
     Bcs::new("BCS-MESOS-10001".parse().expect("a cluster id")).in_front_of(UpstreamKind::Scheduler)
 });
 
-/// Sends a request to a BCS driver: `METHOD /path`, an empty line, the body. Checks that the result is unambiguous even
-/// if the body has a key in two spellings, that an unchanged object comes out byte for byte, and that the request to
-/// the scheduler is JSON.
+/// Sends a request to a BCS driver. The input is `METHOD /path`, an empty line, and the body. Checks three rules: even
+/// if the body has a key in two spellings, the result has it in one; an unchanged object comes out byte for byte; and
+/// the request to the scheduler is JSON.
 pub fn bcs(input: &[u8]) {
     let [line, body] = parts(input);
     let body = Bytes::copy_from_slice(body);
@@ -30,7 +31,7 @@ pub fn bcs(input: &[u8]) {
         let forwarding = forwarding(&head, None).or_else(|| forwarding(&head, Some(&body)));
         check_forwarding(&forwarding.expect("the body is there"));
     }
-    // The same bytes are read as a reply of the scheduler and of kube-apiserver.
+    // The body of the input is also read as a reply of the scheduler, and as one of kube-apiserver.
     for status in [StatusCode::OK, StatusCode::INTERNAL_SERVER_ERROR] {
         if let Relay::Reply(reply) | Relay::NotProcessed(reply) = relay(status, &body) {
             is_json(reply.body());
@@ -39,7 +40,7 @@ pub fn bcs(input: &[u8]) {
     definitions_reply(&body);
 }
 
-/// Returns the request head for this first line, with the cluster's header.
+/// Returns the head of a request with this first line, and with the header that names the cluster.
 pub(crate) fn head(line: &[u8]) -> Option<Parts> {
     let line = std::str::from_utf8(line).ok()?;
     let (method, path) = line.split_once(' ')?;
@@ -50,7 +51,8 @@ pub(crate) fn head(line: &[u8]) -> Option<Parts> {
     Some(request.body(()).ok()?.into_parts().0)
 }
 
-/// Parses a body, and then parses the bytes that would be forwarded. Checks that both give the same request.
+/// Reads a request with this body, and reads it again with the body that would be forwarded. Checks that both results
+/// are equal.
 pub(crate) fn inspect(dialect: &impl Dialect, head: &Parts, inspection: &Inspection, body: &Bytes) {
     let Ok(Reading::Admit { request, canonical }) = dialect.read(head, inspection, body) else {
         return;

@@ -32,13 +32,13 @@ pub fn cel(input: &[u8]) {
         return;
     };
     let conditions = CelConditions::from_iter([condition]);
-    // The cost limit must end an evaluation, so the deadline is far away.
+    // The evaluation must end because of its cost limit, so the deadline is far away.
     let deadline = Deadline::after(Duration::from_secs(3600));
     let evaluate = || block_on(conditions.evaluate(&review.request, &NoAuthorizer, deadline));
     assert_eq!(evaluate(), evaluate());
 }
 
-/// Silences panics of the CEL parser, which the program catches and turns into errors of the expression.
+/// Lets no panic of the CEL parser count as a finding: the program catches it, and reports an error of the expression.
 fn tolerate_the_parser() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

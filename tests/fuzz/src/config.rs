@@ -10,7 +10,7 @@ pub fn config(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;
     };
-    // Paths outside of the directory could name devices.
+    // A path could name a device, which must not be read. Such inputs are skipped.
     if text.contains("/dev") || text.contains("/proc") || text.contains("..") {
         return;
     }

@@ -16,7 +16,7 @@ pub fn definitions(input: &[u8]) {
     };
     let set = DefinitionSet::of_files(vec![DefinitionFile::file(name, text)]);
     match load_text(name, text) {
-        // Text without a definition is allowed, but a file without a definition is a mistake.
+        // A text may contain no definition. In a file, that is a mistake.
         Ok(chains) => match set.chains() {
             Err(mistakes) if chains.is_empty() => check_mistakes(&mistakes, text),
             again => {
@@ -43,7 +43,7 @@ pub(crate) fn check_mistakes(mistakes: &Mistakes, text: &str) {
 fn change_back_and_forth(set: &DefinitionSet) {
     for stored in set.documents() {
         let applied = set.apply(&stored.text, "input", Expected::Existing, &|_| None);
-        // Applying fails for an item of a list, because it cannot be replaced on its own.
+        // An item of a list cannot be replaced alone, so applying it fails.
         let Ok(change) = applied else {
             continue;
         };
@@ -63,8 +63,8 @@ fn change_back_and_forth(set: &DefinitionSet) {
     }
 }
 
-/// Reads the body of a request that creates a BCS definition. Checks that an accepted definition, written with its
-/// defaults, stays the same when it is read again.
+/// Reads the body of a request that creates a BCS definition. If it is accepted, writes it with its defaults, reads it
+/// again, and checks that it is the same.
 fn bcs_object(input: &[u8]) {
     if let Ok(object) = BcsObject::parse(input) {
         let text = object.to_text();

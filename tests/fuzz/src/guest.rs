@@ -10,21 +10,24 @@ use crate::{
     verdict::{chain, judge},
 };
 
-/// The address of the guest's answer in its memory. The input is written here, so that its pointers can refer to the
-/// input.
+/// The address in the guest's memory to which the input is copied, as the guest's answer. As it is fixed, pointers in
+/// the input can refer to the input.
 const ANSWER: usize = 2048;
-/// Longer inputs are truncated, because they would overlap the host's data.
+/// The maximum length of an input. What is beyond is cut off, because it would overwrite data that the host has put
+/// there.
 const LONGEST: usize = 16 << 10;
 
-/// Runs a guest whose answer is the input: lists and strings with arbitrary pointers, in the canonical ABI. Checks that
-/// the host reads the answer or reports a failure, and that the resulting object obeys all rules.
+/// Runs a guest whose answer consists of the bytes of the input. In the canonical ABI, they are lists and strings with
+/// arbitrary pointers. Checks that the host reads the answer or reports a failure, and that the resulting object obeys
+/// all rules.
 pub fn guest(input: &[u8]) {
     thread_local! {
         static GUEST: (Chain, Request) = (block_on(plugin()), request());
     }
     GUEST.with(|(chain, request)| {
         let mut request = request.clone();
-        // The input is passed in the request's name as hexadecimal digits, since a name is a string.
+        // The guest gets the input as the name of the request. A name is a string, so the bytes are written as
+        // hexadecimal digits.
         let cut = &input[..input.len().min(LONGEST)];
         request.name = cut.iter().map(|byte| format!("{byte:02x}")).collect();
         judge(chain, &request);
@@ -62,9 +65,10 @@ async fn plugin() -> Chain {
     chain(plugin.expect("the guest loads"))
 }
 
-/// Returns a guest that decodes the request's name into its memory and returns.
+/// Returns a guest that decodes the name of the request into bytes, and returns these bytes as its answer.
 fn component() -> Vec<u8> {
-    // In the memory of a request, the pointer to its `name` is at offset 72, and the name's length at offset 76.
+    // In the guest's memory, the request has the pointer to its name at the offset 72, and the length of the name at
+    // 76.
     let text = format!(
         r#"(module
             (memory (export "memory") 8)

@@ -8,13 +8,13 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// Returns the response for a request's path.
+/// A function that returns the response to a request with this path.
 type Responder = dyn Fn(&str) -> Answer + Send + Sync;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// The header lines, except `Content-Length`.
+    /// The header lines of the response. The server adds `Content-Length`.
     pub(crate) headers: String,
     pub(crate) body: Vec<u8>,
 }
@@ -55,7 +55,7 @@ pub(crate) async fn serve(
     address
 }
 
-/// Answers requests until the client closes the connection, or a response breaks it.
+/// Answers the requests on a connection until it ends.
 async fn connection(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, answer: &Responder) -> Option<()> {
     let mut received: Vec<u8> = Vec::new();
     loop {
@@ -63,7 +63,7 @@ async fn connection(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, answe
             if let Some(end) = received.windows(4).position(|window| window == b"\r\n\r\n") {
                 break end + 4;
             }
-            // The client starts a TLS handshake, or sends no HTTP.
+            // This is not HTTP, and may be the start of a TLS handshake.
             if received.first().is_some_and(|first| !first.is_ascii_uppercase()) {
                 let _ = stream
                     .write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")

@@ -1,8 +1,9 @@
-//! Fuzz targets: a function for each parser of untrusted input. It takes arbitrary bytes, and panics if an invariant
-//! does not hold.
+//! Fuzz targets. Each is a function for a parser of untrusted input: it gets arbitrary bytes, and panics if an
+//! invariant does not hold.
 //!
 //! The targets call the same public functions as the program. `examples/fuzz.rs` is the program for libFuzzer,
-//! `corpus/` has the initial inputs, and the test `corpus` runs each of them once, without instrumentation.
+//! `corpus/` has the inputs with which it begins, and the test `corpus` runs each of them once, without
+//! instrumentation.
 
 #![expect(
     clippy::expect_used,
@@ -38,10 +39,10 @@ pub use self::{
     signatures::signatures, store::store, tunnel::tunnel, webhook::webhook, yaml::yaml,
 };
 
-/// Takes arbitrary bytes, and panics if an invariant does not hold.
+/// A fuzz target, which gets arbitrary bytes and panics if an invariant does not hold.
 pub type Target = fn(&[u8]);
 
-/// Every target, by the name of its corpus.
+/// All fuzz targets: (name of the directory with the target's inputs, target).
 pub const TARGETS: [(&str, Target); 16] = [
     ("bcs", bcs),
     ("cel", cel),
@@ -61,7 +62,8 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("yaml", yaml),
 ];
 
-/// Splits an input into `N` parts at its first empty lines. The last part has the rest, and missing parts are empty.
+/// Splits an input at its first empty lines into `N` parts. The last part is the rest of the input. If there are too
+/// few empty lines, the remaining parts are empty.
 fn parts<const N: usize>(input: &[u8]) -> [&[u8]; N] {
     const SEPARATOR: &[u8] = b"\n\n";
     let mut rest = input;
@@ -80,7 +82,7 @@ fn parts<const N: usize>(input: &[u8]) -> [&[u8]; N] {
     })
 }
 
-/// Runs a future on the thread's runtime, which keeps servers and connections between inputs.
+/// Runs a future on the runtime of this thread. Servers and connections on it stay open for the next inputs.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     thread_local! {
         static RUNTIME: tokio::runtime::Runtime = tokio::runtime::Builder::new_current_thread()
@@ -99,7 +101,7 @@ fn in_directory<T>(work: impl FnOnce(&Path) -> T) -> T {
     }
     PARENT.with_borrow(|parent| {
         let directory = parent.path().join("input");
-        // Files of the previous input are removed.
+        // The directory may have files of the previous input.
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir(&directory).expect("a directory can be made");
         work(&directory)

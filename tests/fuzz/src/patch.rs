@@ -22,7 +22,7 @@ pub fn patch(input: &[u8]) {
         let there = difference.apply(&object).expect("a difference applies");
         assert_eq!(there.value(), after.value());
     }
-    // The crate json-patch has no limits, so a patch that exceeds ours is not compared.
+    // If a patch exceeds a limit of ours, there is nothing to compare, because the crate json-patch has no limits.
     if matches!(
         result,
         Ok(_) | Err(PatchError::DoesNotApply { .. } | PatchError::NotAnObject)
@@ -43,7 +43,7 @@ fn compare(object: &Object, patch: &Patch, result: &Result<Object, PatchError>) 
         panic!("only here a patch: {patch}");
     };
     let mut expected = object.value().clone();
-    // `json_patch::patch` panics if it cannot undo an operation.
+    // The safe `json_patch::patch` undoes a patch that fails, and panics if it cannot undo an operation.
     let applies = json_patch::patch_unsafe(&mut expected, &other).is_ok() && expected.is_object();
     match result {
         Ok(after) => {
@@ -54,8 +54,8 @@ fn compare(object: &Object, patch: &Patch, result: &Result<Object, PatchError>) 
     }
 }
 
-/// Returns whether json-patch treats the operation differently: it leaves `null` when the root is removed, rejects
-/// moving a value onto itself, and accepts moving the root.
+/// Returns whether the crate json-patch treats this operation differently than we do: it leaves `null` if the root is
+/// removed, rejects moving a value onto itself, and accepts moving the root.
 fn is_unlike(operation: &Value) -> bool {
     let text = |name: &str| operation.get(name).and_then(Value::as_str);
     match text("op") {

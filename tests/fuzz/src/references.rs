@@ -30,7 +30,7 @@ pub fn references(input: &[u8]) {
         }
         assert!(!name.registry().contains(['/', '@', ' ']), "{name}");
     }
-    // The canonical form of a file reference depends on the file system, so it is not checked.
+    // A reference to a file is not checked, because its canonical form depends on the file system.
     if matches!(reference, ModuleReference::File(_)) {
         return;
     }

@@ -81,9 +81,9 @@ impl Content {
 struct Scene {
     content: Arc<Mutex<Content>>,
     reference: ModuleReference,
-    /// Accepts modules without signatures.
+    /// A catalog that accepts modules without signatures.
     trusting: Catalog,
-    /// Accepts only modules that the key signed.
+    /// A catalog that accepts only modules with a signature by the key.
     strict: Catalog,
 }
 

@@ -10,8 +10,9 @@ use crate::{
     parts,
 };
 
-/// Sends a request to a JSON API with hooks for a collection: `METHOD /path`, an empty line, the body. Checks that no
-/// spelling of the path bypasses the hooks, and that an unchanged object comes out as it was.
+/// Sends a request to a JSON API in front of which hooks are called for some paths. The input is `METHOD /path`, an
+/// empty line, and the body. Checks that no spelling of a path bypasses the hooks, and that an unchanged object comes
+/// out as it was.
 pub fn rest(input: &[u8]) {
     let [line, body] = parts(input);
     let Some(head) = head(line) else {
@@ -86,9 +87,9 @@ fn is_write(method: &Method) -> bool {
     *method == Method::PUT
 }
 
-/// Returns the names of jobs that some server might read in the path, with an implementation independent of the
-/// program's. Servers may decode several times before and after they split the path, and may interpret backslashes,
-/// parameters of segments, dots and case.
+/// Returns all names of jobs that any server could read in this path, independently of the program's code. Servers
+/// decode a path several times, before or after they split it, and may interpret backslashes, parameters of segments,
+/// dots and case.
 fn names(path: &str) -> Vec<String> {
     let mut names = Vec::new();
     for server in 0..1 << 6 {
@@ -135,8 +136,9 @@ fn without_parameters(path: &str) -> String {
     segments.collect::<Vec<_>>().join("/")
 }
 
-/// Returns the non-empty segments of a path. If `knows_dots`, `.` is ignored and `..` removes the previous segment. If
-/// `merges`, empty segments are dropped before that, so `..` never removes one. Otherwise, they are dropped at the end.
+/// Splits a path as some server does, and returns the segments that are not empty. If `knows_dots`, `.` is ignored and
+/// `..` removes the segment before it. If `merges`, empty segments are dropped first, so `..` never removes one; if
+/// not, they are dropped last.
 fn segments(path: &str, merges: bool, knows_dots: bool) -> Vec<String> {
     let mut kept: Vec<&str> = Vec::new();
     for segment in path.split('/').skip(1) {

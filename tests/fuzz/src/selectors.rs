@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::{block_on, parts};
 
-/// Matches a Kubernetes label selector, given as JSON, with the labels of a namespace. Checks that a stage with this
-/// selector gives the same result as a direct evaluation.
+/// Compares a Kubernetes label selector, which is given as JSON, with the labels of a namespace. Checks that a stage
+/// with this selector is called exactly if [`is_chosen`] returns true.
 pub fn selectors(input: &[u8]) {
     let [selector, labels] = parts(input);
     let (Ok(selector), Ok(labels)) = (
@@ -43,7 +43,7 @@ pub fn selectors(input: &[u8]) {
         expected(&labels),
         "{selector} {labels:?}"
     );
-    // In addition to the given labels, a namespace always has a label that contains its name.
+    // Every namespace has a label with its name, besides the labels in the input.
     let resource = GroupVersionResource {
         resource: "pods".to_owned(),
         ..Default::default()
@@ -58,7 +58,7 @@ pub fn selectors(input: &[u8]) {
     assert_eq!(matches.expect("the labels are known"), expected(&all));
 }
 
-/// Evaluates the selector directly.
+/// Returns whether the selector matches these labels, independently of the program's code.
 fn is_chosen(selector: &Value, labels: &Labels) -> bool {
     let same = selector["matchLabels"].as_object().is_none_or(|wanted| {
         wanted

@@ -34,7 +34,7 @@ fn only_file(directory: &Path) -> PathBuf {
         .path()
 }
 
-/// Checks that an entry is used only if its digest is right.
+/// Reads an entry of the store. Checks that it is used only if its digest is right.
 fn sealed(directory: &Path, content: &[u8]) {
     let store = Store::open(directory).expect("the directory is private");
     let key = CompiledKey::new(Digest::of("module"), "{}", "engine");
@@ -49,7 +49,7 @@ fn sealed(directory: &Path, content: &[u8]) {
     }
 }
 
-/// Checks that a resolved reference can be stored and read again.
+/// Reads a resolved reference. If it is valid, checks that it is the same after it is stored and read again.
 fn resolution(directory: &Path, content: &[u8]) {
     let store = Store::open(directory).expect("the directory is private");
     let reference: ModuleReference = "oci://registry.example.com/a:1".parse().expect("a reference");
@@ -78,7 +78,7 @@ fn resolution(directory: &Path, content: &[u8]) {
     }
 }
 
-/// Checks that the program starts with any history.
+/// Starts a program whose history has this revision. Checks that it does not panic.
 fn revision(directory: &Path, content: &[u8]) {
     let mut file = Digest::of(content).to_string().into_bytes();
     file.push(b'\n');
@@ -87,7 +87,7 @@ fn revision(directory: &Path, content: &[u8]) {
     let store = tempfile::tempdir().expect("a directory can be made");
     block_on(async {
         let start = || Host::builder().history(directory).store(store.path()).build();
-        // The start fails if the table of a revision cannot be built.
+        // The start may fail with an error, if no table can be built from the revision.
         let Ok(host) = start().await else {
             return;
         };
@@ -101,12 +101,13 @@ fn revision(directory: &Path, content: &[u8]) {
     });
 }
 
-/// Checks that an interrupted change is completed, and that files which another program has changed stay as they are.
+/// Starts a program that finds an interrupted change of files. Checks that the change is completed, but that files
+/// which somebody has changed since are left alone.
 fn change(directory: &Path, content: &[u8]) {
     let Ok(Value::Array(entries)) = serde_json::from_slice::<Value>(content) else {
         return;
     };
-    // Each entry has a file's current content, and its content before and after the change.
+    // For each file, the input has its current content, and its contents before and after the change.
     let text = |entry: &Value, name: &str| entry.get(name).and_then(Value::as_str).map(str::to_owned);
     let (definitions, history) = (directory.join("definitions"), directory.join("history"));
     fs::create_dir(&definitions).expect("it can be made");
@@ -144,7 +145,8 @@ fn change(directory: &Path, content: &[u8]) {
         .definitions(&definitions)
         .history(&history)
         .store(store.path());
-    // If the resulting files are not valid definitions, the program serves the last live ones.
+    // The start succeeds even if the resulting files are invalid, because the program then serves the definitions that
+    // were last live.
     block_on(builder.build()).expect("the change can be completed");
     for (path, held, before, after) in files {
         let expected = if held == before { after } else { held };

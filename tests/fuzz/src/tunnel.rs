@@ -9,11 +9,11 @@ use tokio_tungstenite::{
 
 use crate::block_on;
 
-/// The memory limit of the tunnel in bytes. Two connections take half of it.
+/// How many bytes the gateway may keep in memory for the tunnel. The two connections in it take half of that.
 const LIMIT: usize = 256 << 10;
 
-/// Sends messages of an agent to a gateway; for each message, the input gives a number of repetitions, a length and
-/// bytes. The connections 1 and 2 are open, and nothing reads the data of connection 1.
+/// Sends messages of an agent to a gateway through a tunnel. The input has for each message: how often it is repeated,
+/// its length, and its bytes. The connections 1 and 2 are open in the tunnel. Nobody reads the data of connection 1.
 pub fn tunnel(input: &[u8]) {
     block_on(async {
         let (ours, theirs) = tokio::io::duplex(64 << 10);
@@ -43,7 +43,7 @@ pub fn tunnel(input: &[u8]) {
             let (message, tail) = tail.split_at(usize::from(*length).min(tail.len()));
             rest = tail;
             for _ in 0..=*again {
-                // An error means that an invalid message has ended the tunnel.
+                // Sending fails after a message was invalid, because the gateway then ends the tunnel.
                 if sink.send(Message::binary(message.to_vec())).await.is_err() {
                     break 'messages;
                 }

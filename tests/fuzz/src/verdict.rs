@@ -7,19 +7,19 @@ use admittance_admission::{
 
 use crate::block_on;
 
-/// The maximum size of an object after a verdict: the limit for answers, with a margin.
+/// The maximum size of an object that any hook returns: the limit for answers, and some more.
 const LARGEST: usize = 64 << 20;
 
 /// Returns a chain whose only stage calls this hook.
 pub(crate) fn chain(hook: impl Hook) -> Chain {
     let mut stage = Stage::new("fuzz", hook);
-    // A slow run on a busy machine is not a finding. libFuzzer itself detects slow inputs.
+    // On a busy machine, a slow call must not count as a finding. libFuzzer itself finds inputs that take too long.
     stage.spec.timeout = Duration::from_secs(60);
     Chain::new("fuzz", vec![Rule::for_operations(Operation::ALL)], vec![stage])
 }
 
-/// Checks the outcome of a request for any hook: the object can be parsed, has its original identity, and is the result
-/// of the patch.
+/// Lets the chain judge the request, and checks the outcome. Whatever the hook returns, the object can be parsed, has
+/// its original identity, and is the result of the patch.
 pub(crate) fn judge(chain: &Chain, request: &Request) -> Outcome {
     let sources = EvaluationSources {
         namespaces: &StaticNamespaces::default(),

@@ -29,7 +29,7 @@ pub fn webhook(input: &[u8]) {
     let Ok(status @ 200..=599) = status.parse::<u16>() else {
         return;
     };
-    // With `Retry-After`, the stage would wait for the time in the header, which is too long here.
+    // If the response has a `Retry-After`, the stage would wait for that time, which is too long here.
     if matches!(status, 429 | 500..) && headers.to_ascii_lowercase().contains("retry-after") {
         return;
     }

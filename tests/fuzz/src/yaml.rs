@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use crate::definitions::check_mistakes;
 
-/// The maximum size of a body in bytes.
+/// The limit for the size of a request body, in bytes.
 const LIMIT: usize = 1 << 16;
 
-/// Reads a request body of the gateway as YAML. Checks that the result is JSON within the limit, even if aliases repeat
-/// large values, or else a mistake with a position. The value must be the same when the text is in a file, and when the
-/// value is written and read again.
+/// Reads the body of a request to the gateway as YAML. Checks that the result is JSON below the size limit, even if
+/// aliases repeat large values, or that the mistake has a position. A value must be the same if the text is in a file,
+/// and after it is written and read again.
 pub fn yaml(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;
@@ -32,8 +32,7 @@ pub fn yaml(input: &[u8]) {
     if value.is_null() {
         return;
     }
-    // A text that begins like JSON is not compared, because a file with it is read as JSON, where `1.0` keeps its
-    // fraction.
+    // A file that begins like JSON is read as JSON, in which `1.0` keeps its fraction. Such a text is not compared.
     if !text
         .trim_start_matches('\u{feff}')
         .trim_start()

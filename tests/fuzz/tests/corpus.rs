@@ -24,7 +24,7 @@ fn every_fuzz_target_has_a_corpus() {
     assert_eq!(found, targets);
 }
 
-/// Generates a test for each target, so that they run in parallel and a failure names its target.
+/// Makes a test of each fuzz target, so that the targets run in parallel and a failure names the target.
 macro_rules! corpora {
     ($($name:ident)*) => {
         $(
@@ -52,11 +52,11 @@ fn run(name: &str, target: admittance_fuzz::Target) {
     assert!(!inputs.is_empty());
     target(&[]);
     for input in inputs {
-        // The name is printed if the target fails.
+        // If the target panics, this line says with which input.
         println!("{}", input.display());
         let bytes = fs::read(&input).unwrap();
         target(&bytes);
-        // Truncated inputs must not panic either.
+        // The target must not panic for the first half of the input, either.
         target(&bytes[..bytes.len() / 2]);
     }
 }

@@ -1,4 +1,4 @@
-//! The policy as a waPC module, built with Kubewarden's SDK.
+//! The test policy as a waPC module, which is built with Kubewarden's SDK.
 
 mod policy;
 
@@ -7,7 +7,7 @@ use kubewarden_policy_sdk::{
     wapc_guest::{CallResult, host_call, register_function},
 };
 
-/// The metadata that `kwctl annotate` would write into the module.
+/// The policy's metadata, which the command `kwctl annotate` would otherwise write into the module.
 #[unsafe(link_section = "io.kubewarden.metadata")]
 pub static METADATA: [u8; include_bytes!("metadata.json").len()] = *include_bytes!("metadata.json");
 

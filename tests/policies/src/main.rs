@@ -1,4 +1,4 @@
-//! The policy as a WASI program.
+//! The test policy as a WASI program.
 
 mod policy;
 

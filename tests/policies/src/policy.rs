@@ -1,4 +1,4 @@
-//! The behaviour of the policy, independent of the protocol.
+//! What the test policy does, whichever protocol calls it.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,12 @@ pub(crate) struct Settings {
     /// The label that every object must have.
     required: Option<String>,
     add: BTreeMap<String, String>,
-    /// The name of a `ConfigMap` in the request's namespace; if it has `frozen: "true"`, every change is refused.
+    /// The name of a `ConfigMap` in the namespace of the request. If its data have `frozen: "true"`, the policy refuses
+    /// the request.
     config_map: Option<String>,
 }
 
-/// A misbehaviour, selected by an object's annotation `act`.
+/// A misbehaviour of the policy. The annotation `act` of the object selects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Act {
@@ -37,7 +38,7 @@ impl Validatable for Settings {
     }
 }
 
-/// Calls a host operation, given by binding, namespace and name, with a payload.
+/// Calls an operation of the host. The arguments are the operation's binding, namespace and name, and the payload.
 pub(crate) type CallHost<'a> = &'a dyn Fn(&str, &str, &[u8]) -> Result<Vec<u8>, String>;
 
 #[derive(Deserialize)]
@@ -46,7 +47,7 @@ struct Payload {
     settings: Settings,
 }
 
-/// Returns the answer to `validate`. An error means that the policy fails.
+/// Returns the policy's answer to a call of `validate`. If it returns an error, the policy fails.
 pub(crate) fn validate(payload: &[u8], call: CallHost<'_>) -> Result<Value, String> {
     let Payload { request, settings } = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
     let act = &request["object"]["metadata"]["annotations"]["act"];

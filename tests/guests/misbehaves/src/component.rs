@@ -47,7 +47,7 @@ impl Guest for Component {
 
     fn admit(request: Request) -> Result<Response, String> {
         let settings = SETTINGS.get().ok_or("admit before configure")?;
-        // Tests wait for this line, which shows that the call has started.
+        // Tests wait until the program logs this line, because it shows that the call has begun.
         logging::log(logging::Level::Info, settings.behaviour.name(), "begins");
         Ok(Response {
             verdict: verdict(settings, &request)?,

@@ -36,7 +36,7 @@ struct Metadata {
     annotations: Option<IgnoredAny>,
 }
 
-/// Returns a patch that writes the version into an object.
+/// Returns a JSON Patch that writes the version into the annotations of an object.
 pub fn patch(settings: &Settings, version: &str, object: &str) -> Result<String, String> {
     let object: Object = serde_json::from_str(object).map_err(|error| error.to_string())?;
     let Settings { name, generation } = settings;

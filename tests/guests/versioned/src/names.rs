@@ -1,11 +1,11 @@
 //! The names by which tests recognize versions, in a module without dependencies, so that tests do not have to compile
 //! the guest.
 
-/// The compiled version string, which occurs once in the component.
+/// The version string that the compiler puts into the component, where it occurs once. Tests overwrite it.
 pub const VERSION: &str = "version-000000";
 
-/// The prefix of the annotation with the version. In a path of a patch, `/` is written as `~1`.
+/// The prefix of the annotation that contains the version. In the path of a patch, the `/` after it is written as `~1`.
 pub const VERSION_OF: &str = "version.admittance.dev";
 
-/// The prefix of the annotation with the generation.
+/// The prefix of the annotation that contains the generation, a number from the settings.
 pub const GENERATION_OF: &str = "generation.admittance.dev";
