@@ -179,8 +179,7 @@ impl ModuleReference {
         (*self == Self::stock(&name)).then_some(name)
     }
 
-    /// Returns the reference as definitions contain it: a stock plugin without its path, which differs between
-    /// machines.
+    /// Returns the reference for definitions. A stock plugin is named without its path, which differs between machines.
     pub fn portable(&self) -> String {
         match self.stock_name() {
             Some(name) => format!("stock:{name}"),
@@ -201,8 +200,7 @@ impl FromStr for ModuleReference {
         match text.split_once(':') {
             Some(("file", path)) => {
                 let relative = path.trim_start_matches('/');
-                // In `file://host/path`, two slashes precede a host name, which is refused. After `file:`, one slash or
-                // at least three begin an absolute path.
+                // After `file:`, two slashes begin a host name, which is refused; one, or three and more, begin a path.
                 match path.len() - relative.len() {
                     0 if path.is_empty() => {
                         Err(wrong("has no path", "write `file:` and the path of the module"))

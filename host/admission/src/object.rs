@@ -64,8 +64,8 @@ impl Object {
         Ok(Self::with_head(text.into(), head))
     }
 
-    /// Parses the text of an object inside a larger document, as [`parse`](Self::parse) does, but without copying the
-    /// text. The object keeps the whole document in memory.
+    /// Parses the text of an object inside a document as [`parse`](Self::parse) does, without copying the text. The
+    /// object keeps the whole document in memory.
     ///
     /// # Errors
     ///
@@ -208,8 +208,7 @@ mod tests {
     use super::*;
     use crate::Spelling;
 
-    /// Parses a text as a part of a larger document, and asserts that the result is the same as without the document.
-    /// Returns `None` if the text is not an object.
+    /// Parses a text as a part of a larger document, which must not change the result. `None` if it is not an object.
     fn part_of_a_document(text: &str) -> Option<Object> {
         let document = ByteString::from(format!("{{\"before\": 1, \"object\" : {text} }}"));
         let raw = document

@@ -365,8 +365,8 @@ impl<'s> Checker<'s> {
         Ok((Expression::Call(function, checked.into()), kind))
     }
 
-    /// In a Kyverno policy, checks a call that sends a request or looks up objects. A policy with a namespace may look
-    /// up objects only there.
+    /// Checks a Kyverno policy's call that sends a request or looks up objects. If the policy has a namespace, it may
+    /// look up objects only in that namespace.
     fn check_kyverno_call(
         &mut self,
         node: u64,
@@ -401,7 +401,7 @@ impl<'s> Checker<'s> {
     }
 }
 
-/// Evaluates the conversion of a constant during compilation. As in kube-apiserver, it must not fail.
+/// Evaluates the conversion of a constant during compilation. As in kube-apiserver, a failure is a compilation error.
 fn convert_constant(
     node: u64,
     function: &Function,

@@ -54,8 +54,7 @@ pub(crate) fn parsed<T: Send>(
         ));
     }
     #[allow(clippy::disallowed_methods, reason = "it ends with the expression")]
-    // Parsing an expression and dropping its tree are recursive. A deeply nested expression would overflow a worker's
-    // stack, so a thread with a large stack does both.
+    // Parsing and dropping a deeply nested tree would overflow a worker's stack, so a thread with a larger one does it.
     let outcome = thread::scope(|threads| {
         thread::Builder::new()
             .name("condition-parser".to_owned())

@@ -227,8 +227,7 @@ impl PolicyHook {
         found
     }
 
-    /// Returns the parameters for which the policy is evaluated; a single `None` if the binding has no parameters. The
-    /// inner error says why they could not be read.
+    /// Returns the parameters; a single `None` if the binding has none. The inner error says why they were not read.
     async fn params(
         &self,
         request: &Request,

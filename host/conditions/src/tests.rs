@@ -214,8 +214,7 @@ async fn the_authorizer_is_called_with_the_attributes_in_the_expression() {
         path: "/healthz".into(),
     };
     let account = "system:serviceaccount:shop:robot";
-    // (expression, actions that the authorizer allows, expected result, expected calls of the authorizer). The source
-    // is Kubernetes' authorization library.
+    // (expression, actions that the authorizer allows, expected result, expected calls), as in Kubernetes' library.
     let table = [
         (
             "authorizer.group('apps').resource('deployments').subresource('scale').namespace('x').name('y').check('get').allowed()",

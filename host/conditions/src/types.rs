@@ -17,8 +17,7 @@ pub(crate) enum Type {
     Kind,
     /// The type of an expression whose type is known only during the evaluation, such as a field of `object`.
     Dyn,
-    /// The type of an expression that may have any type, because nothing determines it. Examples are the value of
-    /// `optional.none()`, and the items of `[]`.
+    /// The type of a value whose type nothing determines, such as the value of `optional.none()`, or an item of `[]`.
     Free,
     List(Box<Type>),
     Map(Box<Type>, Box<Type>),

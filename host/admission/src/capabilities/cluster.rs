@@ -227,8 +227,7 @@ impl ResponseRecorder {
         }
     }
 
-    /// Records the answer to a permission check. If the action is allowed, a role and a role binding are recorded,
-    /// because they allow the action in a replay.
+    /// Records the answer to a permission check. If the action is allowed, these are a role and a role binding.
     pub fn access(&self, user: &UserInfo, action: &AccessAttributes, is_allowed: bool) {
         let mut recorded = self.lock();
         recorded.looked_up = true;

@@ -1,5 +1,5 @@
-//! The log lines and other notes that a stage's call adds to the trace. They are stored in a task-local variable, so
-//! that hooks and requests need not pass them on.
+//! The notes that a stage's call adds to the trace, such as log lines. They are in a task-local variable, so that hooks
+//! and requests need not pass them on.
 
 use std::{future::Future, sync::Arc};
 
@@ -65,8 +65,7 @@ fn change(change: impl FnOnce(&mut CallNotes)) {
 }
 
 impl LogLine {
-    /// Adds the line to the notes of the stage that this task is calling. Drops the line if this task is calling no
-    /// stage, or if the limits for lines are reached.
+    /// Adds the line to the notes of the stage that this task is calling, if there is one and the limits allow it.
     pub fn keep(self) {
         change(|kept| {
             let size = self.context.len() + self.message.len();

@@ -43,8 +43,7 @@ pub struct Evaluation {
     audit_annotations: Vec<AuditAnnotation>,
     trace: Vec<TraceRow>,
     refusal: Option<Refusal>,
-    /// Whether the refusal is a denial whose message names its policy. If so, denials by later stages whose messages
-    /// name their policies are added to it.
+    /// Whether the refusal is a denial whose message names its policy. Further such denials are then added to it.
     is_joined: bool,
 }
 

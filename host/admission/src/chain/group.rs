@@ -62,8 +62,7 @@ impl Formula {
     }
 }
 
-/// Returns the value of `&&` or `||`. One operand with the value `deciding` determines the result (false for `&&`, true
-/// for `||`), even if the other operand failed.
+/// Returns the value of `&&` or `||`. An operand with the value `deciding` decides, even if the other operand failed.
 fn decided(
     deciding: bool,
     [one, other]: &[Formula; 2],
@@ -172,8 +171,7 @@ impl Hook for Group {
         };
         match allowed {
             Some(true) => {
-                // The verdict does not depend on the members that failed. Operators find the failures in the
-                // annotations.
+                // The verdict does not depend on these members, but their failures appear in the audit annotations.
                 for ((name, _), answer) in self.members.iter().zip(&answers) {
                     if let Some(MemberAnswer::Failed(failure)) = answer {
                         let key = format!("{name}.failure");

@@ -108,8 +108,7 @@ impl StageTurn<'_> {
         TurnResult::Answered(answer)
     }
 
-    /// Returns the request that the stage sees: the request itself or, for a stage with an expansion, the generated
-    /// one. `None` if no object is generated.
+    /// Returns the request that the stage sees, which an expansion may generate; `None` if it generates none.
     async fn seen(
         &self,
         spec: &StageSpec,
@@ -138,8 +137,7 @@ impl StageTurn<'_> {
         self.judge(phase, response.bounded(), deadline).await
     }
 
-    /// Returns the reason why the stage's hook is not called; `None` if it is called. If the reason is an exception,
-    /// its name is returned with the reason.
+    /// Returns why the stage's hook is not called, with the exception if that is the reason; `None` if it is called.
     async fn skip(
         &self,
         stage: &Stage,

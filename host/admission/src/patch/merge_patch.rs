@@ -110,8 +110,7 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    /// Adds the operations that amend the merge patch so that it yields `target` instead of `result`. `patch` is the
-    /// part of the merge patch at the current path.
+    /// Adds the operations that amend a part of a merge patch, so that it yields `target` instead of `result`.
     fn amend(
         &mut self,
         patch: Option<&Value>,
@@ -283,8 +282,7 @@ mod tests {
                 r#"{"l":[12345678901234567890123,2,3]}"#,
                 Some(r#"{"l":[12345678901234567890123,2,3]}"#),
             ),
-            // A member that was null before may stay null. In the next two rows, another member would have to become
-            // null, so there is no amended patch.
+            // A null member may stay null. In the next two rows, another member would have to become null.
             (
                 r#"{"n":null}"#,
                 r#"{"a":1}"#,

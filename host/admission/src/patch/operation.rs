@@ -118,8 +118,7 @@ impl Operation {
             }
         };
         match replaced {
-            // Setting a value that is there already is not a change. After the first change the answer no longer
-            // matters, so values are not compared.
+            // Setting a value that is there already is not a change. After the first change, this no longer matters.
             Some(replaced) if !has_changed => {
                 let value = root.get(path, budget).map_err(reason)?;
                 value.equals(&replaced, budget).map(|same| !same).map_err(reason)

@@ -137,8 +137,7 @@ mod tests {
             Requirement::equals("hook", "on").unwrap(),
         ]));
         let known = StaticNamespaces::new([("prod".into(), Labels::from([("hook".into(), "on".into())]))]);
-        // (case, selector, request, whether it matches). Names match as in BCS's driver, and labels as in
-        // kube-apiserver.
+        // (case, selector, request, whether it matches), for names as in BCS's driver, for labels as in kube-apiserver.
         let table = [
             (
                 "In, listed",

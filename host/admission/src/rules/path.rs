@@ -113,8 +113,8 @@ fn is_readable(path: &str) -> bool {
     false
 }
 
-/// Characters that a server may turn into slashes, dots, semicolons, percent signs or backslashes, when it normalizes a
-/// text (NFKC) or converts it to a Windows code page.
+/// Characters that may become slashes, dots, semicolons, percent signs or backslashes when a server normalizes a text
+/// (NFKC) or converts it to a Windows code page.
 const SEPARATORS_ELSEWHERE: [char; 19] = [
     '\u{2024}', '\u{2025}', '\u{2026}', '\u{2044}', '\u{2100}', '\u{2101}', '\u{2105}', '\u{2106}',
     '\u{2215}', '\u{2216}', '\u{fe52}', '\u{fe54}', '\u{fe68}', '\u{fe6a}', '\u{ff05}', '\u{ff0e}',
@@ -267,8 +267,7 @@ pub fn overridden<'a>(
         .then(|| format!("the query parameter {METHOD_PARAMETER}"))
 }
 
-/// Returns one name for all spellings of a header that a server may treat as equal: gateways to other programs (CGI,
-/// WSGI) do not distinguish `_` from `-`.
+/// Returns one name for all spellings of a header. Gateways to other programs (CGI, WSGI) treat `_` like `-`.
 pub fn header_key(name: &str) -> String {
     name.to_ascii_lowercase().replace('_', "-")
 }

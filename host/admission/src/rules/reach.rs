@@ -47,8 +47,7 @@ impl GroupVersionResource {
     }
 }
 
-/// Returns whether no hook is called for this resource of an API group. If `resource` is `None`, returns whether this
-/// is so for any resource of the group.
+/// Returns whether no hook is called for this resource of an API group, or for any of its resources (`None`).
 fn is_never_hooked(group: &str, resource: Option<&str>) -> bool {
     NEVER_HOOKED.iter().any(|(own, resources)| {
         group == *own && resource.is_none_or(|resource| resources.contains(&resource))
@@ -76,8 +75,7 @@ impl Rule {
 /// Describes which requests arrive at the chains. By default, all requests for which hooks are called arrive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Whether requests arrive through webhooks. These are registered for resources, so a rule with only `kinds` gets
-    /// none.
+    /// Whether requests arrive through webhooks. These are for resources, so a rule with only `kinds` gets no request.
     pub is_by_resource: bool,
     /// The namespaces whose requests do not arrive.
     pub excluded_namespaces: Vec<String>,
@@ -228,8 +226,7 @@ mod tests {
         let kinds = || rule(&[], &[], &["Pod"]);
         let pods = || rule(&[""], &["pods"], &[]);
         let reviews = || rule(&["authentication.k8s.io"], &["tokenreviews"], &[]);
-        // (case, reach, the chain's namespace, rules, expected result). The result says whether the chain gets no
-        // request at all, and counts the reasons.
+        // (case, reach, the chain's namespace, rules, (whether the chain gets no request at all, number of reasons))
         for (case, reach, namespace, rules, expected) in [
             ("pods", &webhooks, None, vec![pods()], None),
             ("pods of a team", &webhooks, Some("shop"), vec![pods()], None),

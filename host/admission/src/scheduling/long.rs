@@ -271,8 +271,7 @@ mod tests {
     async fn a_call_that_computes_for_long_without_yielding_is_noticed() {
         let here = current().name().unwrap_or_default().to_owned();
         let predictor = LongCallPredictor::default();
-        // The first call takes suspiciously long. The second one is therefore measured, and found to be long. So the
-        // next ones begin on a thread for long work.
+        // The first call takes suspiciously long. So the second is measured, and the next ones are expected to be long.
         for thread in [here.as_str(), &here, "long-work", "long-work"] {
             let call: LongCall<_> = Box::pin(async {
                 let begun = thread_time();

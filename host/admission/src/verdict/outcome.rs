@@ -80,8 +80,7 @@ pub enum RefusalCause {
     /// The request's deadline passed before all stages were called. As in kube-apiserver, the failure policy does not
     /// matter, because a stage that was not called has not allowed the request.
     DeadlinePassed,
-    /// The request is a dry run, and the stage's hook has side effects, so it was not called. As in kube-apiserver, the
-    /// request is refused under any failure policy.
+    /// The request is a dry run, but the hook has side effects. As in kube-apiserver, no failure policy applies.
     DryRunUnsupported,
 }
 

@@ -9,7 +9,7 @@ use crate::{
     value::Value,
 };
 
-/// The name of the variable in which kube-apiserver's macros accumulate their result.
+/// The name of the variable in which kube-apiserver's macros accumulate their result. No macro may bind it.
 const ACCUMULATOR: &str = "__result__";
 
 /// The arguments of a macro call, by purpose.

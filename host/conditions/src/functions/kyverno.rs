@@ -117,8 +117,7 @@ fn register_texts(library: &mut Library) {
     });
     library.global::<(Str,), Dyn>("yaml.parse", |machine, (text,)| {
         parsed(machine, &text, |text| {
-            // In YAML with nested aliases, a short text can have a huge result. The limit keeps the work in proportion
-            // to the cost that is charged for the text.
+            // With nested aliases, a short YAML text can have a huge result. This limit fits the charged cost.
             let repeated = text.len().saturating_mul(TREE_COST);
             let options = serde_saphyr::options! {
                 budget: serde_saphyr::budget! { max_total_scalar_bytes: repeated },
@@ -131,7 +130,7 @@ fn register_texts(library: &mut Library) {
         parsed(machine, &text, x509::decode)
     });
     library.global::<(A,), Str>("json.marshal", |machine, (value,)| {
-        // The length is known only after writing. A part of the longest text's cost is charged before.
+        // The length is known only after writing, so a part of the longest text's cost is charged before.
         machine.charge_bytes(LONGEST / 16)?;
         let written = Writer::new(LONGEST, machine.deadline).json(&value);
         let text = written.map_err(|failure| Fault::error(failure.message))?;
@@ -157,7 +156,7 @@ fn register_texts(library: &mut Library) {
         Ok(bytes.into())
     });
     library.global::<(Bytes,), Str>("gzip.decompress", |machine, (bytes,)| {
-        // The length is known only after decompressing. A part of the longest text's cost is charged before.
+        // The length is known only after decompressing, so a part of the longest text's cost is charged before.
         machine.charge_bytes(LONGEST / 16)?;
         let mut text = String::new();
         let mut reader = MultiGzDecoder::new(&*bytes).take(LONGEST as u64 + 1);
@@ -209,8 +208,7 @@ fn register_times(library: &mut Library) {
     });
 }
 
-/// Returns a map with an entry for each index. The key is the field `key` of that item of `keys`, and the value is the
-/// field `value` of that item of `values`.
+/// Returns a map from the field `key` of each item in `keys` to the field `value` of its counterpart in `values`.
 fn merged<'a>(
     machine: &mut Machine<'a>,
     keys: &List<'a>,

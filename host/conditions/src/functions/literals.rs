@@ -32,7 +32,7 @@ pub(super) fn fixed(number: f64, precision: usize) -> String {
 /// Formats a number in scientific notation, such as `1.052033×10⁰³`.
 pub(super) fn scientific(number: f64, precision: usize) -> String {
     if let Some(text) = not_finite(number) {
-        // Go pads the text with blanks to the number of decimals.
+        // Go pads `NaN` and infinities with blanks to the number of decimals.
         return format!("{text:>width$}", width = precision.min(EXACT));
     }
     let exact = precision.min(EXACT);

@@ -91,8 +91,7 @@ impl Lookup {
         }
     }
 
-    /// Returns the value if the evaluation has looked it up already. Otherwise returns a fault, which interrupts the
-    /// evaluation until the value is looked up.
+    /// Returns the value that was looked up. If it was not yet, returns a fault that interrupts the evaluation for it.
     pub(super) fn value<'a>(self, machine: &mut Machine<'a>) -> Outcome<'a> {
         machine.charge_question(LOOKUP_COST)?;
         let known = machine.lookups.0.iter().find(|(known, _)| *known == self);

@@ -61,8 +61,7 @@ fn parse_ip(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// Parses a network in CIDR notation. A prefix length with leading zeros is refused, although `ipnet` accepts it. The
-/// bits of the address after the prefix are kept.
+/// Parses a network in CIDR notation. Leading zeros in the prefix length are refused, although `ipnet` accepts them.
 fn parse_cidr(text: &str) -> Option<IpNet> {
     let (address, prefix) = text.split_once('/')?;
     let is_decimal = prefix.bytes().all(|byte| byte.is_ascii_digit());

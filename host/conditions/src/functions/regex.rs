@@ -225,8 +225,7 @@ fn from_go(source: &str) -> Result<String, String> {
     let mut out = String::with_capacity(source.len() + 16);
     let mut rest = source;
     let mut class = false;
-    // The rest of the pattern from the start of a repetition such as `*`, if that repetition ends where `rest` begins.
-    // Go refuses another repetition there.
+    // If a repetition such as `*` ends where `rest` begins: the pattern from its start. Go refuses another one there.
     let mut repetition: Option<&str> = None;
     while let Some(character) = rest.chars().next() {
         let after = rest.get(character.len_utf8()..).unwrap_or_default();

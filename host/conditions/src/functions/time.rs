@@ -33,7 +33,7 @@ pub(super) fn register(library: &mut Library) {
         read_duration(&text).ok_or_else(|| Fault::error(format!("time: invalid duration {:?}", &*text)))
     });
     library.global::<(OffsetDateTime,), Str>("string", |_, (time,)| Ok(timestamp_text(time)?.into()));
-    // The next functions are calls to which literals of `google.protobuf.Timestamp` and `Duration` are compiled.
+    // Literals of `google.protobuf.Timestamp` and `Duration` are compiled to calls of the next functions.
     library.global::<(i64, i64), OffsetDateTime>("@timestamp", |_, (seconds, nanos)| {
         let second = OffsetDateTime::from_unix_timestamp(seconds).ok();
         let time = second.and_then(|time| time.checked_add(::time::Duration::nanoseconds(nanos)));
@@ -147,8 +147,7 @@ pub(crate) fn duration_text(nanoseconds: i64) -> String {
     )
 }
 
-/// Returns the offset of a time zone at a time; `None` if the zone is unknown. A zone is a case-sensitive name in the
-/// IANA database, or an offset.
+/// Returns a time zone's offset at a time. The zone is a case-sensitive name in the IANA database, or an offset.
 fn offset_in(zone: &str, time: OffsetDateTime) -> Option<UtcOffset> {
     if matches!(zone, "" | "UTC" | "Local") {
         return Some(UtcOffset::UTC);

@@ -61,8 +61,7 @@ pub(super) fn register(library: &mut Library) {
 impl Url {
     /// Parses an absolute URL, or a path that begins with `/`. A fragment may follow.
     fn parse(text: &str) -> Result<Self, String> {
-        // Kubernetes first parses the whole text as a request's URL, in which `#` is a character of the path or query.
-        // So the text must be valid in that way, too.
+        // As in Kubernetes, the text must also be valid as a request's URL, in which `#` is part of the path or query.
         Self::parse_request(text)?;
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
         let mut url = Self::parse_as(text, false)?;
@@ -75,8 +74,7 @@ impl Url {
         Self::parse_as(text, true)
     }
 
-    /// Parses a URL as Go's `ParseRequestURI` does (`of_request`), or as Go's `Parse`, which finds hosts in
-    /// `//host/path`.
+    /// Parses a URL as Go's `ParseRequestURI` does (`of_request`) or as Go's `Parse`, which finds hosts in `//host`.
     fn parse_as(text: &str, of_request: bool) -> Result<Self, String> {
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return Err("net/url: invalid control character in URL".to_owned());

@@ -393,8 +393,7 @@ mod tests {
                     damaged[place] ^= change;
                     let encoded = BASE64_STANDARD.encode(&damaged);
                     let text = format!("-----BEGIN {label}-----\n{encoded}\n-----END {label}-----\n");
-                    // Most changes cause an error, but a change in a signature or a name does not. The test is about
-                    // panics, so the result does not matter.
+                    // Most changes cause an error. Changes in a signature or a name do not. None may cause a panic.
                     let _ = decode(&text);
                 }
             }

@@ -139,8 +139,7 @@ impl PolicyHook {
         }
     }
 
-    /// Adds the verdict, warnings and annotations for a Kyverno policy to the response. A policy with mutations has no
-    /// actions; if it fails, the request is denied.
+    /// Completes the response for a Kyverno policy. If the policy has mutations, its objections deny the request.
     fn answer_as_kyverno(&self, policy: &str, mut objections: Vec<Objection>, response: &mut Response) {
         if self.binding.failure_policy == FailurePolicy::Ignore {
             objections.retain(|objection| !objection.failed);

@@ -152,8 +152,7 @@ mod tests {
             ("abc", "xb", "axbc"),
             ("abc", "ca", "bca"),
             ("abcd", "dxa", "bcdxa"),
-            // In the next row, the change replaces both items `a`. In the row after it, the change has no `a`, and both
-            // stay.
+            // In the next row, the change replaces both items `a`. In the row after it, it has no `a`, so both stay.
             ("aab", "a", "ab"),
             ("aab", "b", "aab"),
         ] {

@@ -23,8 +23,7 @@ pub(super) struct Audit<'a> {
 }
 
 impl Evaluation {
-    /// Queues a stage if it has the mode `Audit` and the request is not refused. Returns the stage's index in the list
-    /// of audits; `None` if it is not queued.
+    /// Queues a stage in mode `Audit`, unless the request is refused already. Returns its index in the list of audits.
     pub(super) fn queue_audit<'a>(
         &mut self,
         entry: StageInChain<'a>,

@@ -68,8 +68,7 @@ fn a_rule_matches_by_group_version_and_operation() {
 
 #[test]
 fn an_equivalent_rule_matches_other_versions_of_a_resource() {
-    // (rule's group and version, request's resource, whether the rule matches with `Exact`, whether it matches with
-    // `Equivalent`), as in kube-apiserver.
+    // (rule's group and version, request's resource, whether `Exact` matches, whether `Equivalent` matches)
     let table = [
         ("apps", "v1", "apps/v1/deployments", true, true),
         ("apps", "v1", "apps/v1beta1/deployments", false, true),
@@ -203,8 +202,7 @@ fn a_rule_matches_by_resource_and_subresource() {
 
 #[test]
 fn a_rule_matches_by_scope() {
-    // (group, resource, namespace, whether the scope `Cluster` matches, whether the scope `Namespaced` matches). The
-    // source is kube-apiserver's rules predicate.
+    // (group, resource, namespace, whether the scope `Cluster` matches, whether the scope `Namespaced` matches)
     for (group, resource, namespace, cluster, namespaced) in [
         ("g", "r", None, true, false),
         ("g", "r", Some("ns"), false, true),
