@@ -48,7 +48,7 @@ pub enum Caller {
     /// A client that presented the token with this name.
     #[display("token {_0}")]
     Token(Arc<str>),
-    /// A client that presented the certificate with this name.
+    /// A client that presented a certificate with this name.
     #[display("certificate {_0}")]
     Certificate(Arc<str>),
 }

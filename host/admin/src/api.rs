@@ -36,7 +36,7 @@ pub struct CertificateStatus {
     /// The time at which the certificate expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Moment>,
-    /// The reason why the files of the certificate changed but their new content is not used.
+    /// The reason why the certificate's files have changed but their new content is not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -73,7 +73,7 @@ pub struct StorageList {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CandidateList {
-    /// The candidates, in the order of their chains and stages.
+    /// The candidates, sorted by their chains and stages.
     pub candidates: Vec<CandidateReport>,
 }
 

@@ -160,8 +160,8 @@ impl DecisionsOfUid {
             } else {
                 0
             };
-            // The database also contains the decisions that are in memory. To get none of them twice, only decisions
-            // are read that are older than those in memory.
+            // The database also contains the decisions that are in memory. Only older ones are read from it, so that
+            // none is returned twice.
             let oldest = log.oldest().into_iter().chain(before).min();
             let (on_disk, older) = database.get(uid, oldest, room).await.map_err(unreadable)?;
             found.on_disk = on_disk;

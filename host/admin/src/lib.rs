@@ -120,7 +120,7 @@ struct Api {
     sources: Arc<Sources>,
     /// A permit for each active recording.
     recordings: Arc<Semaphore>,
-    /// A permit for each concurrent reply of `/v1/applies`.
+    /// A permit for each reply of `/v1/applies` that is being made.
     explanations: Arc<Semaphore>,
     sessions: Arc<Sessions>,
     /// A permit for each client that follows decisions.

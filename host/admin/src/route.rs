@@ -289,7 +289,7 @@ impl<P, Q, B> Call<P, Q, B> {
         self.api.sources.extensions.get()
     }
 
-    /// Returns the name of the client for the audit log.
+    /// Returns the name of the client that the audit log contains.
     pub fn by(&self) -> String {
         changes::by(self.caller.clone())
     }

@@ -15,7 +15,7 @@ use crate::config::Role;
 /// A token of a client, with its role. Cheap to clone; clones share the token file. Lives as long as the admin port.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// The name of the token's holder in the log.
+    /// The name by which the log refers to the holder of the token.
     pub name: String,
     pub role: Role,
     pub source: TokenSource,

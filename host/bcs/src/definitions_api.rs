@@ -59,7 +59,7 @@ impl DefinitionsApi {
         }))
     }
 
-    /// Answers a request that [`DefinitionRequest::parse`] has recognized.
+    /// Replies to a request that [`DefinitionRequest::parse`] has recognized.
     pub(crate) async fn answer(
         &self,
         definition_request: DefinitionRequest,

@@ -41,7 +41,7 @@ const UNCHANGED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 /// The time within which the target must be written.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The drivers of a cluster, as the driver that runs this sees them. Lives as long as that driver.
+/// The drivers of a cluster, as far as this driver knows them. Lives as long as this driver.
 #[derive(Debug)]
 pub struct Drivers {
     zookeeper: ZooKeeper,

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::{ClusterId, reply::indented};
 
-/// The health of a BCS driver, whose HTTP status is always 200.
+/// The health of a BCS driver. The HTTP status of a reply with it is always 200.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HealthInfo {
     /// Always `master-master`, because all drivers of a cluster have the same role.

@@ -26,8 +26,8 @@ pub(crate) struct OtherServers {
 }
 
 impl OtherServers {
-    /// Creates the senders to all servers. `upstream` has the timeouts and TLS settings of connections to consoles;
-    /// `limits` apply to the bodies sent to the kube-apiserver.
+    /// Creates the clients of consoles and of the kube-apiserver. `upstream` has the timeouts and TLS settings of
+    /// connections to consoles; `limits` apply to the bodies sent to the kube-apiserver.
     pub(crate) fn new(
         consoles: ConsoleConfig,
         cluster: Option<Cluster>,

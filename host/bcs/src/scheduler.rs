@@ -94,7 +94,7 @@ impl Scheduler {
         reply.unwrap_or_else(|error| self.end(&error.end()))
     }
 
-    /// Reads the body of a request, and forwards the request as a translation of the body.
+    /// Reads the body of a request, because its translation depends on the body, and forwards the request.
     async fn translate(&self, head: Parts, body: Body) -> Result<Response<Body>, BodyError> {
         let body = self.limits.collect(&head, body).await?;
         match forwarding(&head, Some(&body)) {
@@ -206,8 +206,8 @@ impl Scheduler {
         Passage::Ended(end.as_str()).mark(self.dialect.reply(&end).map(Body::from))
     }
 
-    /// Converts the upstream's reply into the reply for the client. The error is the reply for the case that no other
-    /// server processes the request either.
+    /// Converts the upstream's reply into the reply for the client. An error means that the server did not process the
+    /// request; it contains the reply in case no other server does.
     async fn relay(&self, reply: Response<Body>) -> Result<Response<Body>, Box<Response<Bytes>>> {
         // A compressed reply, which was not requested, cannot be inspected, so it is passed on unchanged.
         if encoding(reply.headers()).is_some() {

@@ -82,7 +82,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     }
 
     /// Returns an HTTP request, without credentials, that the dialect reads as `request`; an example if `request` is
-    /// `None`. Returns `None` if no HTTP request can express `request`, and by default.
+    /// `None`. Returns `None` by default, and if no HTTP request can express `request`.
     fn written(&self, request: Option<&Request>) -> Option<http::Request<String>> {
         let _ = request;
         None
@@ -104,7 +104,7 @@ pub enum Class {
     Pass,
     /// The request is refused with this rejection.
     Refuse(Rejection),
-    /// The body must be read if a chain could apply to the request that the head describes.
+    /// The body must be read, unless no chain could apply to a request with this head.
     Inspect(Inspection),
 }
 
@@ -142,7 +142,7 @@ impl Inspection {
     }
 }
 
-/// What a dialect read from the body of a request.
+/// The admission request that a dialect has read from an HTTP request, and how its body is forwarded.
 #[derive(Clone, Debug)]
 pub enum Reading {
     /// No chain applies, and the body is forwarded unchanged.

@@ -200,7 +200,7 @@ pub enum RejectionKind {
     Malformed,
     /// Servers could read the request in several ways.
     Ambiguous,
-    /// The request matches no route, and the configuration refuses such requests.
+    /// No route matches the request, and the configuration refuses such requests.
     Unmatched,
     /// The body has a media type that cannot be inspected.
     MediaType,

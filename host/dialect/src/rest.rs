@@ -94,7 +94,7 @@ pub enum RouteProblem {
          stages are to see the part"
     )]
     Partial,
-    /// A field of the route has no effect. The text says why.
+    /// A field of the route has no effect, for the reason in this text.
     #[error("it has no effect here: {0}")]
     NoEffect(&'static str),
     /// The path of the stored object is invalid.

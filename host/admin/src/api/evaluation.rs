@@ -34,10 +34,10 @@ pub struct DescribedRequest {
     /// The name, if no object is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The name of the user.
+    /// The name of the user who sends the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The groups of the user.
+    /// The groups of the user who sends the request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
 }

@@ -160,11 +160,11 @@ fn others(uid: &str, is_older: bool, found: &DecisionDetails) -> Markup {
     }
 }
 
-/// The addresses that the commands on the page use, which the user can copy.
+/// The addresses to which the commands on the page send requests. The user can copy these commands.
 struct CommandTargets {
     /// The URL of the admin port, as the browser addresses it.
     admin: String,
-    /// Whether requests to the admin port need a token.
+    /// Whether the commands must send a token to the admin port.
     needs_token: bool,
     reviews: Option<String>,
 }

@@ -44,7 +44,7 @@ pub(super) fn page(session: &Session, section: Section, title: &str, content: Ma
     page_with(&(session.sources.overview)(), session, section, title, &content)
 }
 
-/// Returns a page whose alerts show the state in `overview`, so that they agree with a content that shows this state.
+/// Returns a page whose alerts are computed from `overview`, as its content is, so that both agree.
 pub(super) fn page_with(
     overview: &Overview,
     session: &Session,

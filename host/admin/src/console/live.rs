@@ -288,7 +288,7 @@ const MESSAGE: usize = 240;
 
 fn folded(text: &str) -> Markup {
     let cut = text.get(..text.floor_char_boundary(MESSAGE)).unwrap_or(text);
-    // The message is cut between words. If its first word is as long as the limit, the message is cut within that word.
+    // The message is cut between words, or within the first word if that is as long as the limit.
     let shown = cut.rsplit_once(' ').map_or(cut, |(words, _)| words);
     html! {
         @if cut.len() == text.len() { (text) }

@@ -1,4 +1,4 @@
-//! Shows the errors of a form above it, with links to the lines of the form's texts in which the mistakes are.
+//! Shows the errors of a form, with links to the lines of the form's texts in which the mistakes are.
 
 use maud::{Markup, html};
 

@@ -163,7 +163,7 @@ fn rounded(duration: Duration) -> String {
     }
 }
 
-/// The length above which a text is cut on a page, in bytes.
+/// The size in bytes above which a text is cut on a page.
 pub(super) const LONGEST_TEXT: usize = 64 << 10;
 
 /// Shows a text, cut to [`LONGEST_TEXT`].

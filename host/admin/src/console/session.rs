@@ -170,7 +170,8 @@ fn cookie(head: &Parts, value: &str, life: Duration) -> (http::HeaderName, Heade
     (SET_COOKIE, value)
 }
 
-/// Returns the name of the session's cookie. By the prefix `__Host-`, browsers accept it only from this host.
+/// Returns the name of the session's cookie. Over TLS, its prefix `__Host-` makes browsers accept it only from this
+/// host.
 fn cookie_name(is_tls: bool) -> &'static str {
     if is_tls { "__Host-admittance" } else { "admittance" }
 }

@@ -124,7 +124,7 @@ async fn enable(State(api): State<Api>, ChangeForm { session, fields }: ChangeFo
     }
 }
 
-/// Redirects to the page of the chain that has this stage. `stage` has the form `Mutating:pods/images`.
+/// Redirects to the page of the chain that has the stage `stage`, such as `Mutating:pods/images`.
 pub(super) fn back(stage: &str) -> Response {
     let parts = stage.split_once(':').and_then(|(phase, rest)| {
         let (chain, stage) = rest.rsplit_once('/')?;

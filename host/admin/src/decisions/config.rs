@@ -3,7 +3,7 @@ use std::{path::PathBuf, time::Duration};
 use admittance_definitions::Share;
 use url::Url;
 
-/// The sinks to which decisions are written, in addition to the log in memory.
+/// The configuration of the sinks to which decisions are written, besides the log in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SinksConfig {
     /// The share to write of the decisions that allow a request unchanged; `None` to write none of them. Decisions that

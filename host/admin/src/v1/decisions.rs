@@ -1,4 +1,4 @@
-//! Lists, shows, follows and replays decisions.
+//! Serves the routes that list, show, follow and replay decisions.
 
 use std::{convert::Infallible, time::Duration};
 

@@ -71,7 +71,7 @@ async fn evaluate(
     }))
 }
 
-/// Evaluates a request with chains, and logs the client.
+/// Evaluates a request with the chains that it selects, and logs the client.
 pub(crate) async fn evaluated(
     api: &Api,
     caller: Option<Caller>,

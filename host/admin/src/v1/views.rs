@@ -1,4 +1,4 @@
-//! Shows status, definitions and history.
+//! Serves the routes that show status, definitions and history.
 
 use std::marker::PhantomData;
 

@@ -1,4 +1,4 @@
-//! Changes of definitions that clients request.
+//! Makes the changes of definitions that clients request.
 
 use std::time::Duration;
 

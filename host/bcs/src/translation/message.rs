@@ -26,7 +26,7 @@ const READ: [&str; 7] = [
     "msgdata",
     "taskgroupid",
 ];
-/// The keys that the scheduler's `BcsMessage` may have.
+/// The keys that a `BcsMessage` of the scheduler need not have.
 const OPTIONAL: [&str; 14] = [
     "Local",
     "Sig",
@@ -46,8 +46,8 @@ const OPTIONAL: [&str; 14] = [
 /// The keys of the scheduler's `Msg_Remote` that bcs-mesos-driver never sets.
 const REMOTE: [&str; 3] = ["Type", "RemoteUser", "RemotePasswd"];
 
-/// Returns the scheduler's `BcsMessage` for a client's message. Fields that BCS's type of a client's message does not
-/// have are copied, except those whose name is that of a field of `BcsMessage`.
+/// Returns the scheduler's `BcsMessage` for a client's message. Fields of the client's message that BCS's type does not
+/// have are copied, unless `BcsMessage` has a field of that name.
 pub(super) fn message(message: View<'_>) -> Result<Value, Fault> {
     let kind = match message.at("msgtype").text() {
         "local" => MessageType::Local,

@@ -127,7 +127,7 @@ mod tests {
             assert!(parse(text).is_some_and(f64::is_infinite), "{text}");
         }
         assert!(parse("NaN").is_some_and(f64::is_nan));
-        // The text has more digits than a number can hold.
+        // The number has more hexadecimal digits than are used.
         assert_eq!(parse(&format!("0x{}p-160", "f".repeat(40))), Some(1.0));
     }
 }

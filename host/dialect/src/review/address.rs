@@ -18,12 +18,12 @@ pub struct ReviewAddress {
 /// The error for a webhook call whose path or query is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// Webhook calls to this path are not handled.
+    /// The path is not an address of a webhook.
     #[error(
         "{0:?} is not a path for reviews: use /mutate, /validate or /admit, a chain's own /mutate/{{chain}} or /validate/{{chain}}, or /definitions for definitions"
     )]
     Path(String),
-    /// The query's `timeout` is not a valid duration.
+    /// The parameter `timeout` of the query is not a valid duration.
     #[error("the timeout {0:?} in the query is not a valid duration: write `timeout=5s`")]
     Timeout(String),
 }

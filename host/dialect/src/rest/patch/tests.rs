@@ -354,7 +354,7 @@ fn the_stored_object_is_fetched_from_its_path() {
             r#"{"ns":"x"}"#,
             "/get/q/a",
         ),
-        // The namespace in the patch does not change from where the stored object is fetched.
+        // The namespace in the patch does not change the path from which the stored object is fetched.
         (
             get("/get/{namespace}/{name}"),
             "PATCH",
