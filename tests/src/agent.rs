@@ -140,8 +140,7 @@ impl TunnelFlood {
         opening.await.map_err(Error::io("opening a watch"))
     }
 
-    /// Serves a connection that the gateway opens in the tunnel. Bytes from the gateway must be written to the returned
-    /// writer.
+    /// Serves a connection that the gateway opens in the tunnel. The returned writer takes the gateway's bytes.
     fn serve(
         &self,
         connection: i64,

@@ -36,8 +36,8 @@ impl Artifacts {
         }
     }
 
-    /// Returns the path of a program of this workspace. Like the running program, it must have been built with the same
-    /// profile.
+    /// Returns the path of a program of this workspace. It must have been built with the profile of the running
+    /// program.
     pub fn program(&self, name: &str) -> Result<PathBuf, Error> {
         let path = self.profile.join(format!("{name}{}", env::consts::EXE_SUFFIX));
         there(path, "cargo build --workspace --bins")
@@ -56,7 +56,7 @@ impl Artifacts {
         self.module("wasm32-wasip2", &package.replace('-', "_"))
     }
 
-    /// Returns the path of a Kubewarden policy of `tests/policies`: the waPC module `guest_policy`, or the WASI program
+    /// Returns the path of a policy in `tests/policies`: the waPC module `guest_policy` or the program
     /// `guest_policy_program`.
     pub fn policy(&self, name: &str) -> Result<PathBuf, Error> {
         self.module("wasm32-wasip1", name)

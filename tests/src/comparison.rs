@@ -4,8 +4,7 @@
 /// affects both builds equally.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
-    /// The median of the ratios of this build's rounds to the other build's rounds. It is above 1 if this build is
-    /// better.
+    /// The median of the ratios of this build's rounds to the other build's rounds. Above 1 if this build is better.
     pub ratio: f64,
     /// A confidence interval of the true median ratio. Its level is 99 % for twelve rounds.
     pub range: (f64, f64),
@@ -22,8 +21,8 @@ pub enum Verdict {
 }
 
 impl Comparison {
-    /// A ratio that differs from 1 by less than this does not count, because the layout of the code alone changes the
-    /// speed this much.
+    /// A ratio that differs from 1 by less than this does not count, because the layout of code changes the speed this
+    /// much.
     const LEAST: f64 = 0.01;
 
     /// Compares the measured rounds of this build with the rounds of the other build. Higher values are better. Returns

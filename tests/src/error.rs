@@ -33,8 +33,7 @@ pub enum Error {
         /// The text that the exited program wrote to standard error.
         log: String,
     },
-    /// An expected event did not happen within the limit. The limit is much longer than events take, and only ends
-    /// tests that hang.
+    /// An expected event did not happen within the limit. The limit only ends tests that hang.
     #[error("{what} did not come within {limit:?}; the log:\n{log}")]
     Never {
         what: String,

@@ -59,8 +59,7 @@ definitions: [definitions]
 modules: { ca: ca.pem }
 ";
 
-/// The pause between the chunks of a download. With it, a download takes about as long as the compilation of the
-/// module.
+/// The pause between the chunks of a download. With it, a download takes about as long as compilation.
 const PAUSE: Duration = Duration::from_millis(8);
 
 impl Kills {
@@ -90,8 +89,7 @@ impl Kills {
             };
             let wanted = match moment {
                 Moment::New => newest + 1,
-                // The number of a random earlier generation that is not live. The store contains the modules of all
-                // earlier generations.
+                // The number of a random earlier generation that is not live. Its modules are in the store.
                 Moment::Known => {
                     let other = rng.u32(1..newest);
                     other + u32::from(other >= live)
@@ -197,8 +195,8 @@ impl Scene {
         self.modules.put(&fetched, self.versions.module(generation));
         let file = self.path("modules").join(&fetched);
         if !file.exists() {
-            // The module in the file has a version that differs from the fetched module, so that a response shows which
-            // module each stage runs.
+            // The file and the fetched module have different versions, so that a response shows which one each stage
+            // runs.
             write(&file, self.versions.module(generation + 500_000))?;
         }
         let text: String = CHAINS
@@ -211,7 +209,7 @@ impl Scene {
     }
 
     /// Applies a set of definitions, or starts the program, and kills it after a delay. Returns whether it had reported
-    /// success before.
+    /// success.
     async fn interrupt(
         &self,
         program: &mut Admittance,

@@ -55,8 +55,7 @@ impl LogLine {
     }
 }
 
-/// Waits for the first line at or after line number `from` that matches, and returns it. Lines that were written before
-/// the call count.
+/// Waits for the first line at or after line number `from` that matches, and returns it. Lines before the call count.
 pub(crate) async fn until_logged(
     mut log: watch::Receiver<Log>,
     from: usize,

@@ -3,8 +3,7 @@
 pub struct Metrics(pub(crate) String);
 
 impl Metrics {
-    /// Returns the sum of all series of a metric with this name and at least these labels, or `None` if there are no
-    /// such series.
+    /// Returns the sum of all series of a metric that have at least these labels, or `None` if there are none.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let mut values = self.0.lines().filter_map(|line| {
             let (series, value) = line.rsplit_once(' ')?;

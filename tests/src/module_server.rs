@@ -34,8 +34,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::Error;
 
-/// An HTTPS server for modules. Its certificate is signed by its own certificate authority. It stops when this value is
-/// dropped.
+/// An HTTPS server for modules. It has its own certificate authority. It stops when this value is dropped.
 #[derive(Debug)]
 pub struct ModuleServer {
     address: SocketAddr,

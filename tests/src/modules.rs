@@ -19,8 +19,8 @@ pub fn exploding() -> Result<Vec<u8>, Error> {
     compiled(&text)
 }
 
-/// Returns a valid plugin that is slow to compile. It contains an additional core module of 28 KiB, whose blocks have a
-/// thousand results each.
+/// Returns a valid plugin that is slow to compile. Its additional core module of 28 KiB has blocks with a thousand
+/// results.
 pub fn slow() -> Result<Vec<u8>, Error> {
     let values = "i32 ".repeat(1_000);
     with_extra_core_module(&format!(
@@ -29,8 +29,7 @@ pub fn slow() -> Result<Vec<u8>, Error> {
     ))
 }
 
-/// Returns a component that passes the structural checks of the host. It takes so long to compile that a limit stops
-/// the compiler.
+/// Returns a component that passes the structural checks, but compiles so slowly that a limit stops the compiler.
 pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
     // Each function has almost the allowed number of control-flow merges, and all functions together have almost the
     // number that is allowed in a module.
@@ -56,8 +55,8 @@ pub fn verifying() -> Result<Vec<u8>, Error> {
     let metadata =
         r#"{"protocolVersion": "v1", "mutating": false, "executionMode": "kubewarden-wapc", "rules": []}"#;
     let (operation, length) = ("v1/is_certificate_trusted", question.len());
-    // The memory of the policy: the operation is at 0, the strings of the host call are at 64, and the responses to the
-    // call are at 1024.
+    // The memory of the policy: the operation is at 0, the strings of the host call are at 64, and its responses are at
+    // 1024.
     compiled(&format!(
         r#"(module (@custom "io.kubewarden.metadata" "{}")
             (import "wapc" "__guest_request" (func $request (param i32 i32)))

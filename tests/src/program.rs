@@ -39,8 +39,7 @@ pub struct Finished {
     pub stderr: String,
 }
 
-/// The interval at which a condition is checked that cannot be awaited. A shorter interval would take processor time
-/// from the program.
+/// The interval for checking what cannot be awaited. A shorter one would take processor time from the program.
 pub const POLL: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// A position in the log of the program under test.
@@ -52,8 +51,7 @@ impl Mark {
 }
 
 impl Admittance {
-    /// Returns a command that starts the program without arguments, and without the environment variables that affect
-    /// the program.
+    /// Returns a command that starts the program without arguments and without environment variables that affect it.
     pub fn command() -> Result<Command, Error> {
         Ok(Self::command_of(&Artifacts::find()?.program("admittance")?))
     }
@@ -197,8 +195,7 @@ impl Admittance {
         Mark(self.log.borrow().lines.len())
     }
 
-    /// Waits for the first line of the log that matches, and returns it. The line may have been written before the
-    /// call.
+    /// Waits for the first line of the log that matches, and returns it. It may have been written before the call.
     pub async fn until_logged(
         &mut self,
         what: &str,

@@ -151,8 +151,7 @@ impl Scheduler {
         move |is_master| shared.is_master.store(is_master, Ordering::SeqCst)
     }
 
-    /// Simulates a crash of the scheduler: stops listening and breaks all connections. The recorded requests remain
-    /// available.
+    /// Simulates a crash of the scheduler: stops listening and breaks all connections. The recorded requests are kept.
     pub fn kill(&self) {
         self.task.abort();
     }

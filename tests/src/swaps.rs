@@ -22,8 +22,7 @@ pub struct Swaps {
 pub struct Swapped {
     /// The counts of the clients that sent requests while the module was replaced.
     pub load_counts: LoadCounts,
-    /// For each version, the time from the renaming of its module to the first response with this version. The times
-    /// are in ascending order.
+    /// For each version, the time from the renaming of its module to the first response with this version; ascending.
     pub latencies: Vec<Duration>,
     /// The resident memory of the program before the first replacement, in bytes. It was measured under load.
     pub memory_before: u64,
@@ -52,8 +51,7 @@ store: { directory: store, sizeLimit: 64MiB }
 ";
 
 impl Swaps {
-    /// Replaces the module `rounds` times. After each time, calls `progress` with its number and the counts of the
-    /// clients.
+    /// Replaces the module `rounds` times. After each, calls `progress` with its number and the counts of the clients.
     pub async fn run(self, mut progress: impl FnMut(u32, &LoadCounts)) -> Result<Swapped, Error> {
         let versions = Versions::find()?;
         let directory = tempfile::tempdir().map_err(Error::io("a directory"))?;

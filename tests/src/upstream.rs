@@ -98,8 +98,8 @@ impl Upstream {
         Self::start_with(any_port(), None, Bodies::Returned, ReplyForm::Envelope).await
     }
 
-    /// Starts like [`forgetful`](Self::forgetful), but does not return the objects of requests. So large objects do not
-    /// delay other requests.
+    /// Starts like [`forgetful`](Self::forgetful), but returns no objects, so that large ones do not delay other
+    /// requests.
     pub async fn discarding() -> Result<Self, Error> {
         Self::start_with(any_port(), None, Bodies::Discarded, ReplyForm::Envelope).await
     }

@@ -56,8 +56,7 @@ use crate::{metric_names, status::AccountsStatus};
 
 /// The interval at which this gateway checks whether another gateway has changed the database.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// The timeout of each check for changes in the database. It ends a check of a server that hangs, so that the next
-/// check can begin.
+/// The timeout of each check for changes in the database. If the server hangs, the next check can then begin.
 const POLL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The users and clusters of a gateway. Cheap to clone; lives as long as the gateway.
@@ -118,8 +117,7 @@ impl Accounts {
         })
     }
 
-    /// Returns a receiver of the directory. The directory follows changes by any gateway within a second; it is `None`
-    /// until it is first read.
+    /// Returns a receiver of the directory. It gets changes by any gateway within a second, and is `None` at first.
     pub fn changes(&self) -> watch::Receiver<Option<Arc<Directory>>> {
         self.0.directory.subscribe()
     }
@@ -201,8 +199,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// Reads the whole database into the directory. After the restoration of a backup, the new directory can be older
-    /// than the current one.
+    /// Reads the whole database into the directory. If a backup was restored, the new directory can be older.
     async fn load(&self) -> Result<(), AccountsError> {
         let Inner {
             database,

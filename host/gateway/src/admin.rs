@@ -1,5 +1,4 @@
-//! Routes of the admin API for the users and clusters of a gateway. Every change is in the audit log, with the user who
-//! made it.
+//! Routes of the admin API for the users and clusters of a gateway. Every change is in the audit log, with its author.
 
 mod health;
 mod types;

@@ -77,8 +77,8 @@ pub(super) async fn streamed(
 ) -> Result<(Body, CutOff), GatewayError> {
     let announced = http_body::Body::size_hint(&body).lower();
     if usize::try_from(announced).map_or(true, |announced| announced > limits.size) {
-        // Without this header, `collect` reads and discards the rest of the body. If the rest stayed unread, the client
-        // might not see the reply.
+        // Without this header, `collect` reads and discards the rest of the body. Otherwise, the client might not see
+        // the reply.
         head.headers.remove(http::header::CONTENT_ENCODING);
         return match limits.collect(head, body).await {
             Err(error) => Err(GatewayError::from(&error.end())),

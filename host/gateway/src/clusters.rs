@@ -15,8 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{config::GatewayConfig, consoles::Hosts, error::GatewayError};
 use crate::{metric_names, status::GatewayCluster};
 
-/// The clusters that the configuration lists, and the clusters that are discovered in ZooKeeper. The discovery ends
-/// when this is dropped.
+/// The clusters that the configuration lists, and clusters in ZooKeeper, which are discovered until this is dropped.
 #[derive(Debug)]
 pub(super) struct Clusters {
     known: watch::Receiver<Arc<KnownClusters>>,
@@ -108,8 +107,7 @@ impl Drivers {
 }
 
 impl Clusters {
-    /// Starts to follow the clusters that the configuration lists, and the clusters that are discovered in the ensemble
-    /// `service`.
+    /// Starts to follow the clusters: those that the configuration lists, and those in the ensemble `service`.
     pub(super) fn start(config: &GatewayConfig, service: Option<&ZooKeeper>) -> Self {
         let listed = config.clusters.iter().map(|(id, servers)| {
             let servers = Servers::Listed(servers.clone());
@@ -220,8 +218,8 @@ impl ClusterWatch {
         let mut clusters: BTreeMap<_, _> = listed
             .map(|(id, drivers)| (id.clone(), drivers.clone()))
             .collect();
-        // A name that is not the ID of a cluster is skipped: it belongs to a driver, which registers next to the nodes
-        // of clusters.
+        // A name that is not a cluster's ID belongs to a driver that registers next to the nodes of clusters. It is
+        // skipped.
         for id in names
             .children
             .iter()

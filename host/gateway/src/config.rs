@@ -13,16 +13,14 @@ use crate::{accounts::AccountsConfig, kubernetes::PeersConfig, roles::RolesConfi
 /// The gateway to the drivers of one or many clusters.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
-    /// The drivers of each cluster that the configuration lists, at least one per cluster. Listed clusters are not
-    /// discovered.
+    /// The drivers of each cluster that is listed here instead of being discovered, at least one per cluster.
     pub clusters: BTreeMap<ClusterId, Vec<Server>>,
     /// The ZooKeeper node below which drivers register. Without one, only listed clusters are known.
     pub discovery: Option<NodePath>,
     pub drivers: UpstreamConfig,
     /// Whether requests for other services of BCS are forwarded to their registered servers. Default: they are not.
     pub services: bool,
-    /// The source of the tokens of clients and their permissions. Without one, no token is required, and every request
-    /// is allowed.
+    /// The source of the tokens of clients and their permissions. Without one, every request is allowed.
     pub tokens: Option<TokensConfig>,
     /// The users and clusters of the management API. Without them, the API is not served.
     pub accounts: Option<Box<AccountsConfig>>,

@@ -24,8 +24,7 @@ use crate::{clusters::Drivers, error::GatewayError};
 const CLUSTER_PARAMETER: &str = "cluster_id";
 /// The query parameter that tells a driver on which host the console is.
 const HOST_PARAMETER: &str = "host_ip";
-/// The time for which the list of a cluster's hosts is cached. If a host is not in the cached list, the list is read
-/// again at once.
+/// The time for which the list of a cluster's hosts is cached. If it lacks a host, it is read again at once.
 const LIFETIME: Duration = Duration::from_secs(60);
 
 /// The hosts of a cluster, as a driver last listed them.

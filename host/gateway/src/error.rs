@@ -25,8 +25,7 @@ pub enum Statuses {
 keywords!(Statuses, "value of `statuses`": Ok = "ok", Driver = "driver");
 
 impl Statuses {
-    /// Returns the status that the client gets for a reply with this status. A switch to another protocol keeps its
-    /// status.
+    /// Returns the status that the client gets for a reply with this status. A switch of protocols keeps its status.
     pub(super) fn of_reply(self, status: StatusCode) -> StatusCode {
         match self {
             Self::Driver => status,
@@ -41,8 +40,7 @@ impl Statuses {
 pub(super) enum GatewayError {
     #[error("not found: paths begin with /bcsapi/v4/scheduler/mesos/ or /bcsapi/v1/")]
     NoRoute,
-    /// The path has a segment that a driver could resolve. The gateway would then have checked the permission for a
-    /// different path.
+    /// The path has a segment that a driver could resolve, so the gateway would have checked the wrong permission.
     #[error("the path has a segment `.` or `..`, or an empty one; write it without")]
     DotSegment,
     /// The driver's path would be longer than a URI may be.
@@ -98,11 +96,10 @@ fn after_colon(reason: &str) -> String {
 /// The part of bcs-api that would have written an error reply. It determines the format of the JSON in the reply.
 #[derive(Clone, Copy, Debug)]
 enum Writer {
-    /// A handler of bcs-api. Its JSON has no spaces, and its message names the program. With [`Statuses::Ok`], the HTTP
+    /// A handler of bcs-api. Its JSON has no spaces, and its message names the program. With [`Statuses::Ok`], the
     /// status is 200.
     Handler,
-    /// A filter of bcs-api. Its JSON is indented by one space. The HTTP status shows the error even with
-    /// [`Statuses::Ok`].
+    /// A filter of bcs-api. Its JSON is indented by one space. Its HTTP status always shows the error.
     Filter,
 }
 

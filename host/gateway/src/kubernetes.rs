@@ -55,8 +55,7 @@ use crate::{
 /// The key in `UserInfo.extra` under which chains find the ID of the cluster.
 const CLUSTER_KEY: &str = "admittance.dev/cluster";
 
-/// The interval at which the metrics of open tunnels are set again, because the exporter drops metrics that are not set
-/// for some time.
+/// The interval at which the metrics of open tunnels are set again, because the exporter would drop them.
 const METRICS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The proxy to Kubernetes clusters. Cheap to clone; lives as long as the gateway.
@@ -188,8 +187,7 @@ impl Kubernetes {
         self.0.stop.cancel();
     }
 
-    /// Waits until no agent has a tunnel to this gateway. A tunnel also stays open while other gateways send requests
-    /// through it.
+    /// Waits until no agent has a tunnel to this gateway. A tunnel stays open while other gateways use it.
     pub(crate) async fn until_agents_are_gone(&self) {
         self.0.routes.until_agents_are_gone().await;
     }
@@ -239,8 +237,7 @@ impl Kubernetes {
         self.0.routes.upstreams()
     }
 
-    /// Drops the connections to clusters that were removed, and keeps the tunnels to other gateways open. Never
-    /// returns.
+    /// Drops connections to removed clusters, and keeps the tunnels to other gateways open. Never returns.
     pub(crate) async fn follow(&self) {
         let peers = async {
             if let Some(peers) = &self.0.peers {
@@ -284,8 +281,8 @@ impl Inner {
         let session = directory
             .authenticate(token)
             .map_err(|denied| unknown(denied.into()))?;
-        // Without a permission, the reply equals the reply for an unknown cluster. Otherwise, it would reveal which
-        // identifiers exist.
+        // Without a permission, the reply is that for an unknown cluster, so that it does not reveal which identifiers
+        // exist.
         let (cluster, access) = directory
             .by_identifier(path.identifier)
             .and_then(|cluster| Some((cluster.clone(), directory.access(&session.user, cluster)?)))
@@ -373,8 +370,7 @@ fn ended(error: &KubernetesError) -> Response<Body> {
     Passage::Ended(error.as_str()).mark(error.reply().map(Body::from))
 }
 
-/// Returns the token in the headers of a request. Several tokens are an error, because they could belong to several
-/// users.
+/// Returns the token in the headers of a request. Several are an error, because they could belong to several users.
 fn token_of(headers: &HeaderMap) -> Result<&[u8], KubernetesError> {
     let token = only(headers, AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
     token.filter(|token| !token.is_empty()).ok_or_else(|| {

@@ -35,8 +35,8 @@ pub(super) fn rewritten(uri: &Uri, prefix: &str, new_prefix: &str) -> Result<Pat
     text.parse().map_err(|_| GatewayError::PathTooLong)
 }
 
-/// Returns whether no segment of the path is `.`, `..` or empty. The last segment may be empty. Encoded slashes also
-/// separate segments.
+/// Returns whether no segment of the path is `.`, `..` or empty. The last may be empty. Encoded slashes separate
+/// segments, too.
 fn is_plain(rest: &str) -> bool {
     let decoded = decoded(rest);
     let mut segments: Vec<&str> = decoded.split('/').skip(1).collect();
@@ -49,8 +49,7 @@ fn is_plain(rest: &str) -> bool {
 /// The maximum number of times that the servers between a client and a driver decode a path.
 const ROUNDS: usize = 4;
 
-/// Returns whether every server reads this path in the same way, because nothing in it is encoded twice and no slash is
-/// encoded.
+/// Returns whether every server reads this path in the same way: it has no encoded slash, and nothing is encoded twice.
 pub(super) fn has_one_reading(path: &str) -> bool {
     let once = percent_decode_str(path).decode_utf8();
     once.is_ok_and(|once| !once.contains('%') && once.matches('/').count() == path.matches('/').count())

@@ -129,8 +129,7 @@ fn password(encoded: &[u8]) -> Option<Vec<u8>> {
     decoded.get(colon + 1..).map(<[u8]>::to_vec)
 }
 
-/// Checks that the caller may use the route. Returns the cluster that the path names, or `None` if the route is not for
-/// a cluster.
+/// Checks that the caller may use the route. Returns the cluster in the path, or `None` for other routes.
 fn authorize(
     needs: AllowedCallers,
     directory: &Directory,

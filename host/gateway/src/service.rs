@@ -86,8 +86,8 @@ pub struct Answer {
 }
 
 impl Gateway {
-    /// Creates a gateway. Requests for Kubernetes clusters go through the chains of `host`. `limits` apply to the
-    /// bodies of all requests.
+    /// Creates a gateway. Requests for Kubernetes clusters go through the chains of `host`. `limits` apply to all
+    /// bodies.
     pub async fn new(
         mut config: GatewayConfig,
         ports: Ports,

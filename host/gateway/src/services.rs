@@ -21,8 +21,7 @@ use crate::{
 /// The ZooKeeper node below which all programs of BCS register.
 const ENDPOINTS: &str = "/bcs/services/endpoints";
 
-/// The route to a service of BCS: its prefix at the gateway, the name of the ZooKeeper node of its servers, and its
-/// prefix at the servers.
+/// A service of BCS: its path prefix at the gateway, the ZooKeeper node of its servers, and its prefix at the servers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServiceRoute {
     gateway_prefix: &'static str,
@@ -158,8 +157,7 @@ impl ServiceTarget<'_> {
         Ok(match (is_read, is_kubernetes) {
             (true, _) => Permission::Read,
             (false, false) => Permission::Write,
-            // Changes need the highest permission, because the driver of a Kubernetes cluster can change anything in
-            // the cluster.
+            // These changes need the highest permission, because the driver can change anything in the cluster.
             (false, true) => Permission::Hooks,
         })
     }

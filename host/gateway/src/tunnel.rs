@@ -28,22 +28,20 @@ pub use self::{
 
 /// The interval at which each side of a tunnel sends a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
-/// A tunnel counts as lost if no message arrives for this time. It is longer than the interval of pings, each of which
-/// is answered.
+/// A tunnel counts as lost if no message arrives for this time. Pings, which are answered, are sent more often.
 const SILENCE: Duration = Duration::from_secs(20);
 /// The size of the data in one frame of a tunnel, in bytes. Agents of bcs-api use the same size.
 const CHUNK: usize = 32 << 10;
 /// The largest message that a gateway accepts from an agent, in bytes.
 pub const LARGEST_OF_AGENT: usize = 64 << 10;
-/// The largest message that is accepted from a gateway, in bytes. It may be an announcement to another gateway, which
-/// contains certificates.
+/// The largest message that is accepted from a gateway, in bytes. An announcement of a cluster contains certificates.
 pub(crate) const LARGEST_OF_GATEWAY: usize = 256 << 10;
 /// The most memory that a tunnel and its connections may use, in bytes.
 pub(crate) const TUNNEL_LIMIT: usize = 96 << 20;
 /// The memory that a tunnel without connections uses, in bytes, for the messages that are being read and written.
 pub(crate) const TUNNEL_COST: usize = 256 << 10;
 
-/// Returns the settings of a WebSocket whose messages have at most `largest` bytes. Only a few messages may wait to be
+/// Returns the settings of a WebSocket whose messages have at most `largest` bytes. Few messages may wait to be
 /// written.
 pub fn websocket_config(largest: usize) -> WebSocketConfig {
     WebSocketConfig::default()

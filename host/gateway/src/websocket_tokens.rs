@@ -3,8 +3,7 @@
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderValue, header::SEC_WEBSOCKET_PROTOCOL};
 
-/// The beginning of a WebSocket protocol that contains a token in base64url. kube-apiserver also accepts tokens in this
-/// form.
+/// The beginning of a WebSocket protocol that contains a token in base64url. kube-apiserver accepts them, too.
 const PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
 fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
@@ -41,8 +40,7 @@ pub(crate) fn remove(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns the first WebSocket protocol that is not a token. A server has to choose one, because browsers close a
-/// WebSocket without one.
+/// Returns the first WebSocket protocol that is not a token. Browsers require that the server chooses one.
 pub(crate) fn first_other(headers: &HeaderMap) -> Option<HeaderValue> {
     let other = protocols(headers).find(|protocol| encoded(protocol).is_none())?;
     HeaderValue::from_str(other).ok()

@@ -25,8 +25,7 @@ impl From<Mistake> for InvalidYaml {
     }
 }
 
-/// Converts text with one YAML document to JSON of at most `limit` bytes. Aliases are expanded. Empty text is returned
-/// unchanged.
+/// Converts text with one YAML document to JSON of at most `limit` bytes. Aliases are expanded. Empty text stays empty.
 pub(super) fn to_json(body: &[u8], limit: usize) -> Result<Vec<u8>, InvalidYaml> {
     let text = std::str::from_utf8(body).map_err(|error| {
         InvalidYaml(format!(

@@ -2,8 +2,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-/// The pauses between retries, which double up to `longest`. A random part of each pause prevents that many clients
-/// retry at the same time.
+/// The pauses between retries, which double up to `longest`. A random part prevents that many clients retry at once.
 #[derive(Debug)]
 pub struct Backoff {
     builder: ExponentialBuilder,

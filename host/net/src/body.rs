@@ -63,8 +63,8 @@ pub(crate) struct ReplayBody {
     replay: Replay,
 }
 
-/// The means to get a request's body back after a failed attempt that has read nothing of it. Then another attempt can
-/// send the body.
+/// Gives back the body of a request after a failed attempt that has read nothing of it. Then another attempt can send
+/// it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replay(Arc<State>);
 
@@ -96,8 +96,7 @@ impl Replay {
         body.map(ReplayBody::new)
     }
 
-    /// Returns whether the connection that sends the body has dropped it. A connection drops the body after it has read
-    /// the body to the end.
+    /// Returns whether the connection that sends the body has dropped it. It does so after reading it to the end.
     pub(crate) fn is_body_gone(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }

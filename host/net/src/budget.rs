@@ -35,8 +35,7 @@ pub struct BodyMemory {
 }
 
 impl BodyBudget {
-    /// Returns the default budget in bytes: 256 MiB, or more if [`least`](Self::least) requires more for the largest
-    /// body.
+    /// Returns the default budget in bytes: 256 MiB, or more if [`least`](Self::least) of the largest body is more.
     pub fn default_for(largest_body: usize) -> usize {
         (256 << 20).max(Self::least(largest_body))
     }
@@ -76,8 +75,7 @@ impl BodyMemory {
         Ok(())
     }
 
-    /// Combines the body's content with its memory. The memory becomes free when the last clone of the content is
-    /// dropped.
+    /// Combines the body's content with its memory. The memory is freed with the last clone of the content.
     pub fn hold(self, content: Bytes) -> Bytes {
         if self.permit.is_none() || content.is_empty() {
             return content;

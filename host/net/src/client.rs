@@ -325,8 +325,7 @@ fn dial(proxies: Arc<Matcher>, tls: ClientConfig) -> Dial {
     }))
 }
 
-/// Returns the proxy's reason for a refusal from the text of the error, because hyper-util keeps the type of the error
-/// private.
+/// Returns the proxy's reason from the text of an error, because hyper-util keeps the type of the error private.
 fn refusal(error: &(dyn Error + 'static)) -> ProxyRefusal {
     let text = chain(error);
     ProxyRefusal(text.strip_prefix("tunnel error: ").unwrap_or(&text).to_owned())

@@ -15,8 +15,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The first bytes of an informational response of HTTP/1. Only the minor version may differ.
 const INFORMATIONAL: &[u8] = b"HTTP/1.1 1";
 
-/// The type of the HTTP/2 frames that begin the head of a response; `CONTINUATION` frames may follow
-/// (RFC 9113, section 6).
+/// The type of HTTP/2 frames with a response's head, which `CONTINUATION` frames may continue (RFC 9113, section 6).
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
@@ -27,7 +26,7 @@ const FRAMES_PER_UNIT: usize = 32;
 /// A connection for hyper's HTTP clients. It fails if the server sends too many informational responses to a request.
 pub type LimitedStream<S> = TokioIo<TurnTakingStream<TokioIo<S>, InformationalLimit>>;
 
-/// Returns a connection that limits the informational responses in `stream`. For TLS, `stream` must be the decrypted
+/// Returns a connection that limits the informational responses in `stream`. With TLS, this must be the decrypted
 /// stream.
 pub fn limited<S>(stream: S) -> LimitedStream<S> {
     TokioIo::new(TurnTakingStream::new(
@@ -88,8 +87,7 @@ enum ConnectionState {
     Idle,
     /// The connection uses HTTP/1. A request was sent, and the final response to it has not begun.
     Heads { credit: Credit, position: Position },
-    /// The connection uses HTTP/2. The frames of all its streams are counted, because each stream may have
-    /// informational responses.
+    /// The connection uses HTTP/2. The informational responses of all its streams are counted together.
     Frames {
         credit: Credit,
         sent: Frames,
@@ -209,8 +207,7 @@ impl ConnectionState {
     }
 }
 
-/// Counts the heads of informational HTTP/1 responses. Returns the next state of the connection if something else
-/// follows them.
+/// Counts the heads of informational HTTP/1 responses. Returns the next state if something else follows.
 fn count_heads(
     credit: &mut Credit,
     position: &mut Position,

@@ -16,8 +16,7 @@ const SHARE: usize = 3;
 /// A limit on the number of concurrent connections, requests or streams. Clones share the limit. `K` is the address or
 /// name of a client.
 ///
-/// One client gets at most three quarters of the permits, and fewer if few are free, so that other clients can get
-/// some.
+/// One client gets at most three quarters of the permits, and fewer if few are free, so that others can get some.
 #[derive(Debug)]
 pub struct FairLimit<K: Eq + Hash = Network>(Arc<Inner<K>>);
 
@@ -41,8 +40,7 @@ pub struct Permit<K: Eq + Hash = Network> {
     count: usize,
 }
 
-/// The address by which a client is identified. For IPv6, it is the /64 network, because one client may use all
-/// addresses in it.
+/// The address of a client, or its /64 network for IPv6, because one client may use all addresses in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network(IpAddr);
 
@@ -84,8 +82,7 @@ impl<K: Clone + Eq + Hash> FairLimit<K> {
 }
 
 impl<K: Eq + Hash> Permit<K> {
-    /// Adds `more` permits to this one. Returns `false` and adds none if too few are free, or if the client would
-    /// exceed its share.
+    /// Adds `more` permits to this one. Returns `false` if too few are free, or the client would exceed its share.
     pub fn try_grow(&mut self, more: usize) -> bool {
         let mut locked = self.limit.0.taken.lock();
         let taken = &mut *locked;
@@ -129,8 +126,7 @@ impl From<IpAddr> for Network {
     }
 }
 
-/// The number of file descriptors that client connections may not use: they are for files, webhooks, registries and the
-/// admin port.
+/// The number of file descriptors that are left for files, webhooks, registries and the admin port.
 const RESERVED: u64 = 512;
 
 /// Raises this process's soft limit of open file descriptors to the hard limit. By default, the soft limit is often
@@ -157,8 +153,7 @@ pub fn default_connections() -> usize {
 /// for its connection to the upstream.
 fn connections_for(descriptors: Option<u64>) -> usize {
     let descriptors = descriptors.unwrap_or(u64::MAX);
-    // Usually, `RESERVED` descriptors are left for other uses. If there are few descriptors, only half of them are
-    // left.
+    // Usually, `RESERVED` descriptors are left for other uses. If there are few, only half of them are left.
     let for_connections = descriptors.saturating_sub(RESERVED).max(descriptors / 2);
     usize::try_from(for_connections / 2)
         .unwrap_or(usize::MAX)

@@ -38,8 +38,7 @@ use crate::{
     workers::{StreamExecutor, Workers},
 };
 
-/// The pause after a connection could not be accepted. If the reason is a lack of file descriptors, some may become
-/// free meanwhile.
+/// The pause after a connection could not be accepted. If file descriptors ran out, some may become free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The number of connections that may exceed the limit, if [`Handler::beyond_limit`] returns a handler for them.
 const BEYOND_LIMIT: usize = 64;
@@ -53,8 +52,7 @@ pub struct Client {
     pub is_tls: bool,
 }
 
-/// The certificate of a client, which the TLS handshake has verified. The listener adds it to the extensions of the
-/// client's requests.
+/// The client's certificate, which TLS has verified. The listener adds it to the extensions of the client's requests.
 #[derive(Clone, Debug)]
 pub struct ClientCertificate(pub Arc<CertificateDer<'static>>);
 
@@ -205,8 +203,7 @@ impl Listener {
                 }
             }
         }
-        // Connections that wait in the queue are accepted before the port is closed, because closing it would reset
-        // them.
+        // Connections in the queue are accepted before the port is closed, because closing it would reset them.
         while let Some(Ok((stream, address))) = tcp.accept().now_or_never() {
             open(stream, address);
         }

@@ -1,5 +1,4 @@
-//! TLS configurations of servers and clients. They are validated when they are read from PEM files, and reloaded when
-//! the files change.
+//! TLS configurations of servers and clients. They are validated when read, and reloaded when their files change.
 
 mod advice;
 mod certificate;
@@ -130,8 +129,8 @@ impl SharedIdentity {
     }
 }
 
-/// Returns the crypto provider for all TLS connections. It is passed explicitly, because another crate could change the
-/// default of rustls.
+/// Returns the crypto provider for all TLS connections. It is explicit, because another crate could change rustls'
+/// default.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }

@@ -1,7 +1,7 @@
 //! Limits how many bytes a connection reads or writes before the other connections of its thread get their turn.
 //!
-//! A connection to a fast client or server never has to wait. Without a limit, a body of 16 MiB would occupy the thread
-//! for several ms.
+//! A connection to a fast peer never has to wait. Without a limit, a body of 16 MiB would occupy the thread for some
+//! ms.
 
 use std::{
     io::{self, IoSlice},
@@ -23,8 +23,7 @@ const BYTES_PER_UNIT: usize = 1 << 10;
 /// body, and to grow it would copy bytes that have been passed on.
 const LARGEST_READ: u64 = 64 << 10;
 
-/// The largest number of bytes that one system call writes. The kernel would accept several MiB, the size of its
-/// buffer.
+/// The largest number of bytes that one system call writes. The kernel would accept several MiB.
 const LARGEST_WRITE: usize = 128 << 10;
 
 /// The largest number of slices of bytes that one system call writes.

@@ -51,8 +51,7 @@ pub struct UpstreamConfig {
     pub tls: ClientTls,
     /// The timeout for connecting to a server: for DNS, TCP and the TLS handshake together. Default: 2 s.
     pub connect_timeout: Duration,
-    /// The timeout from the end of a request to the head of its reply, and the longest time for which a body may be
-    /// idle. Default: 60 s.
+    /// The timeout from the end of a request to the head of its reply, and for each wait in a body. Default: 60 s.
     pub response_timeout: Duration,
     /// The health check of the servers. Without it, only requests find out whether a server is up.
     pub health: Option<HealthCheck>,
@@ -121,7 +120,7 @@ impl UpstreamError {
     }
 }
 
-/// A guard for a request that may open a tunnel. As an extension of the request, it lives as long as the request or its
+/// A guard for a request that may open a tunnel. As an extension of it, the guard lives as long as the request or
 /// tunnel.
 #[derive(Clone, Debug)]
 pub struct TunnelGuard {
@@ -214,8 +213,7 @@ impl Upstream {
         health.collect()
     }
 
-    /// Checks the health of every server at the configured interval, until this future is dropped. Does nothing without
-    /// a health check.
+    /// Checks the health of every server at the configured interval, if any. Runs until this future is dropped.
     pub async fn check_health(&self) {
         if let Some(check) = &self.shared.config.health {
             health::check(&self.servers, &self.shared.pool, check).await;
@@ -241,15 +239,13 @@ impl Upstream {
         self.shared.stop_tunnels.cancel();
     }
 
-    /// Forwards a request to a server, and returns the reply. The reply to CONNECT is 405, because this is not a
-    /// forward proxy.
+    /// Forwards a request to a server, and returns the reply. CONNECT gets 405, because this is not a forward proxy.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<Body>, UpstreamError> {
         let (response, _) = self.send_avoiding(request, &[]).await?;
         Ok(response)
     }
 
-    /// Forwards a request to a server. Returns the reply, and the server that sent it. The servers in `avoid` are tried
-    /// last.
+    /// Forwards a request to a server. Returns the reply and the server that sent it. The servers to `avoid` come last.
     pub async fn send_avoiding(
         &self,
         mut request: Request<Body>,
@@ -347,8 +343,7 @@ impl Upstream {
             let mut request = self.request_to(server, head, attempts.is_last(), body);
             inject(&span, request.headers_mut());
             let reply = self.shared.pool.request(server, request).instrument(span.clone());
-            // The timeout begins after the request's body has been sent, because the time for that depends on the
-            // client.
+            // The timeout begins after the request's body has been sent, because that time depends on the client.
             let late = async {
                 replay.body_ended().await;
                 tokio::time::sleep(config.response_timeout).await;

@@ -1,5 +1,5 @@
-//! The threads that serve connections, one for each core, and one thread that accepts connections, so that no
-//! computation delays accepting. Each thread has its own runtime.
+//! The threads that serve connections, one for each core, and one thread that accepts them, so that no computation
+//! delays accepting. Each thread has its own runtime.
 //!
 //! A connection stays on one thread, together with its plugin calls and upstream connections. So a request wakes no
 //! other thread.
@@ -35,8 +35,7 @@ pub(crate) fn count() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// The time slice of the threads that serve connections. It is shorter than the kernel's default, and enough for most
-/// requests.
+/// The time slice of the threads that serve connections. It is shorter than the default, but enough for most requests.
 const TIME_SLICE: Duration = Duration::from_micros(200);
 
 /// The number of tasks that a thread runs before it checks its connections for new data. With tokio's default of 61,
@@ -63,8 +62,7 @@ fn set_time_slice(slice: Duration) -> io::Result<()> {
     let attributes = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
         sched_policy: libc::SCHED_OTHER as u32,
-        // Without this flag, the threads for long work would inherit the short time slice from the threads that start
-        // them.
+        // Without this flag, threads for long work would inherit the short time slice from those that start them.
         sched_flags: libc::SCHED_FLAG_RESET_ON_FORK as u64,
         sched_nice: rustix::process::getpriority_process(None)?,
         sched_priority: 0,
@@ -72,8 +70,7 @@ fn set_time_slice(slice: Duration) -> io::Result<()> {
         sched_deadline: 0,
         sched_period: 0,
     };
-    // SAFETY: the kernel only reads `size` bytes, and does not keep the pointer. The thread ID 0 stands for the calling
-    // thread.
+    // SAFETY: the kernel only reads `size` bytes, and does not keep the pointer. The ID 0 is the calling thread.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     match result {
         0 => Ok(()),
@@ -120,8 +117,7 @@ impl ServingThread {
     }
 }
 
-/// The threads that accept and serve connections. When the last clone is dropped, they end, and their tasks are
-/// aborted.
+/// The threads that accept and serve connections. When the last clone is dropped, they end and abort their tasks.
 #[derive(Clone, Debug)]
 pub struct Workers {
     serving: Arc<[Arc<Worker>]>,
@@ -190,8 +186,7 @@ impl Drop for WorkerSlot {
     }
 }
 
-/// Runs the requests of one HTTP/2 connection on all workers, because a connection such as kube-apiserver's has very
-/// many.
+/// Runs the requests of one HTTP/2 connection on all workers, because kube-apiserver, for example, sends very many.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamExecutor(pub(crate) Option<Workers>);
 

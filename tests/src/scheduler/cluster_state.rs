@@ -1,5 +1,4 @@
-//! The state of a fake Mesos cluster. It changes as the handlers in `sched/api/api.go` of the original scheduler would
-//! change it.
+//! The state of a fake Mesos cluster. It changes as with the handlers in `sched/api/api.go` of the original scheduler.
 
 use std::{
     collections::BTreeMap,
@@ -11,8 +10,7 @@ use serde_json::{Value, json};
 
 use super::SchedulerRequest;
 
-/// The state that the fake schedulers of a cluster share. Clones share it, too. The original schedulers keep it in
-/// ZooKeeper.
+/// The state that the fake schedulers of a cluster share. Clones share it. The original keeps it in ZooKeeper.
 #[derive(Clone, Debug, Default)]
 pub struct MesosCluster(Arc<Mutex<ClusterState>>);
 

@@ -6,8 +6,7 @@ use http::{
 };
 use serde_json::Value;
 
-/// A type of JSON values. As in Go, null is a value of every type, and an object may have members that its type does
-/// not list.
+/// A type of JSON values. As in Go, null is a value of every type, and an object may have members that are not listed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
     Text,

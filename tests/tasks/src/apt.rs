@@ -66,8 +66,8 @@ impl Apt {
         self.directory.join("packages")
     }
 
-    /// Returns an apt-get command that uses the package lists in `directory`. It changes the machine only if it is used
-    /// to install packages.
+    /// Returns an apt-get command that uses the package lists in `directory`. It changes the machine only to install
+    /// packages.
     fn get(&self) -> Command {
         let mut command = Command::new("apt-get");
         let mut option = |name: &str, value: OsString| {

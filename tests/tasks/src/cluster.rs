@@ -51,8 +51,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Returns the directories. They are not in `CARGO_TARGET_DIR`, so that all of Cargo's target directories share
-    /// them.
+    /// Returns the directories. They are not in `CARGO_TARGET_DIR`, so that all target directories share them.
     fn new() -> Self {
         Self {
             top: root().join("target/kubernetes"),
@@ -148,8 +147,8 @@ pub(crate) fn install() -> Result<(), Error> {
     layout.tidy()
 }
 
-/// Enables the loopback interface of a new network namespace. Its addresses include some that API servers may publish
-/// as their endpoints.
+/// Enables the loopback interface of a new network namespace. It gets addresses that API servers may publish as
+/// endpoints.
 const OWN_NETWORK: &str =
     "ip link set lo up && for number in 1 2; do ip address add 198.18.0.$number/32 dev lo; done";
 

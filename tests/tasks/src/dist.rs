@@ -165,8 +165,7 @@ fn tar(operation: &str, directory: &Path, archive: &Path) -> Result<Command, Err
     Ok(tar)
 }
 
-/// Returns the time that all packed files get: `SOURCE_DATE_EPOCH`, or without this variable, the time of the last
-/// commit.
+/// Returns the time that all packed files get: the variable `SOURCE_DATE_EPOCH`, or the time of the last commit.
 fn time() -> Result<String, Error> {
     if let Ok(time) = env::var("SOURCE_DATE_EPOCH") {
         return Ok(time);

@@ -192,8 +192,7 @@ fn fuzz(program: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     })
 }
 
-/// Summarizes the run of a fuzz target: the inputs that were run, the inputs that increased coverage, and the memory
-/// that was used.
+/// Summarizes the run of a fuzz target: the number of inputs, of inputs that increased coverage, and the memory.
 fn summary(said: &str) -> String {
     let number = |name: &str| {
         let line = said.lines().rev().find_map(|line| line.strip_prefix(name));

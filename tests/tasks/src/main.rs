@@ -292,7 +292,7 @@ fn build_demo() -> Result<(), Error> {
 }
 
 /// Compiles a release build of the driver, and of the programs that change its modules, kill it, attack it, and put it
-/// in front of an API server. The benchmarks are selected only because dependencies then get the same features as in
+/// in front of an API server. The benchmarks are selected only so that dependencies get the features of
 /// `build_programs`.
 fn build_optimised() -> Result<(), Error> {
     say("Compiling a release build of the driver (some minutes the first time)");

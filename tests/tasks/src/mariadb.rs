@@ -1,5 +1,4 @@
-//! Installs Debian's MariaDB server for tests. The package `mariadb-server` is not used, because it would start a
-//! service.
+//! Installs Debian's MariaDB server for tests. The package `mariadb-server` would also start a service.
 
 use std::{env, path::PathBuf};
 

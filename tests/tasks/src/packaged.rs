@@ -1,7 +1,7 @@
 //! Unpacks programs for tests from packages of the distribution.
 //!
-//! If a program is installed on this machine, the installed one is used. If not, its package is unpacked once, into a
-//! directory in `target`.
+//! If a program is installed on this machine, the installed one is used. If not, its package is unpacked once, into
+//! `target`.
 
 use std::{env, fs, path::PathBuf};
 

@@ -14,8 +14,7 @@ const PICTURES: (&str, &str) = ("manual-", "-light.png");
 /// The program that reduces pictures to 256 colours and so to a third of their size, with its package.
 const SMALLER: (&str, &str) = ("pngquant", "pngquant");
 
-/// Opens every page of the console in Chromium, and copies the pictures to docs/console. The program must have been
-/// compiled before.
+/// Opens every page of the console in Chromium, and copies the pictures to docs/console. The program must be compiled.
 pub(crate) fn renew() -> Result<(), Error> {
     say("Opening the pages of the console");
     let mut test = cargo_command();

@@ -1,5 +1,4 @@
-//! Programs from crates.io that most contributors do not need. Each program is compiled when it is used for the first
-//! time.
+//! Programs from crates.io that most contributors do not need. Each is compiled when it is first used.
 
 use std::path::PathBuf;
 

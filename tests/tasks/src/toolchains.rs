@@ -50,8 +50,8 @@ pub(crate) fn npm() -> Result<PathBuf, Error> {
     })
 }
 
-/// Returns a directory of wheels: of the tool that builds plugins in Python, and of the packages that the build of the
-/// Python SDK requires.
+/// Returns a directory of wheels: the tool that builds plugins in Python, and what the build of the Python SDK
+/// requires.
 pub(crate) fn wheels() -> Result<PathBuf, Error> {
     let wheels = [REQUIREMENTS.trim(), BUILD_BACKEND];
     fetched(WHEELS, "python3", &wheels.join(","), |directory| {

@@ -1,7 +1,6 @@
 //! Finds ZooKeeper for tests: Debian's package `zookeeper`, and Java.
 //!
-//! If ZooKeeper is installed on this machine, it is used. If not, its packages are unpacked once, into
-//! `target/zookeeper`.
+//! An installed ZooKeeper is used. Without one, its packages are unpacked once, into `target/zookeeper`.
 
 use std::{
     env, fs,
@@ -34,8 +33,7 @@ const PURPOSE: &str = "the ZooKeeper of the tests comes";
 /// The environment variable that tells tests in which directory the jars of ZooKeeper are.
 pub(crate) const VARIABLE: &str = "ADMITTANCE_TEST_ZOOKEEPER";
 
-/// Checks that Java is available, and returns the directory of ZooKeeper's jars. If this machine has none, unpacks
-/// them.
+/// Checks that Java is available, and returns the directory of ZooKeeper's jars. If there are none, unpacks them.
 pub(crate) fn install() -> Result<PathBuf, Error> {
     let top = root().join("target/zookeeper");
     create_directory(&top)?;

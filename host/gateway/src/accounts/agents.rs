@@ -21,8 +21,7 @@ use super::{
 
 /// The minimum time between two reports of changed credentials for one cluster.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
-/// The maximum number of API server addresses in a report. It is limited because the gateway regularly checks each
-/// address.
+/// The maximum number of API server addresses in a report. The gateway regularly checks each of them.
 const MOST_ADDRESSES: usize = 16;
 /// The longest address of an API server in a report, in bytes. The address has to fit into a frame of a tunnel,
 /// together with a port that may be added.
@@ -147,8 +146,8 @@ impl Accounts {
         !is_local(ip) || is_listed(ip, &self.0.local_servers)
     }
 
-    /// Returns the credentials in a report, or an error if the gateway must not connect directly to one of the API
-    /// servers in it.
+    /// Returns the credentials in a report, or an error if the gateway must not connect to one of its addresses
+    /// directly.
     pub(super) fn reachable(&self, report: Report) -> Result<Credentials, AccountsError> {
         let credentials = report.credentials()?;
         let local = &self.0.local_servers;

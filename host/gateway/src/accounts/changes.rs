@@ -1,5 +1,4 @@
-//! Changes to users and clusters, made by administrators and users. Each change is one transaction, and one line of the
-//! audit log.
+//! Changes to users and clusters. Each change is one transaction, and one line of the audit log.
 
 use std::{fmt::Display, sync::Arc, time::Duration};
 
@@ -212,8 +211,7 @@ impl Accounts {
         self.commit(change, by, "delete cluster", id).await
     }
 
-    /// Creates a register token for a cluster. If the cluster has one, `rotate` replaces it; without `rotate`, this
-    /// fails.
+    /// Creates a register token for a cluster. If it has one, `rotate` replaces it; without `rotate`, this fails.
     pub async fn create_register_token(
         &self,
         by: &str,

@@ -12,8 +12,8 @@ pub struct AccountsConfig {
     pub key_file: PathBuf,
     /// Whether the gateway creates the key file if the file is missing.
     pub creates_key: bool,
-    /// The time within which an agent has to use a new register token for the first time. Afterwards, an unused token
-    /// is invalid.
+    /// The time within which an agent has to use a new register token for the first time. Then, an unused token
+    /// expires.
     pub register_token_lifetime: Duration,
     /// The maximum number of clusters that a user may create. Super users may create any number. Default: 50.
     pub clusters_per_user: usize,
@@ -43,7 +43,7 @@ pub struct MySqlConfig {
     pub database: String,
     pub user: String,
     pub password: Option<Secret>,
-    /// The PEM file of the CAs that may sign the certificate of the MySQL server. Without a file, the connection is not
+    /// The PEM file of the CAs that may sign the certificate of the MySQL server. Without it, the connection is not
     /// encrypted.
     pub ca: Option<PathBuf>,
 }

@@ -24,11 +24,9 @@ use super::{
     Report, TokenId, User, UserId, directory::UserToken, role_grants::role_grants,
 };
 
-/// The table that records the migrations. Its name differs from the tables of other programs that may use this
-/// database.
+/// The table that records the migrations. No other program that uses the database has a table of this name.
 const MIGRATIONS: &str = "admittance_migrations";
-/// The migrations that create and change the tables in SQLite, oldest first: the name of each migration, and its
-/// statements.
+/// The migrations that create and change the tables in SQLite, oldest first, each with its name and statements.
 const SQLITE_STEPS: [(&str, &str); 3] = [
     (
         "accounts",
@@ -45,8 +43,7 @@ const MYSQL_STEPS: [(&str, &str); 3] = [
     ("import", include_str!("../../migrations/mysql/0002_import.sql")),
     ("roles", include_str!("../../migrations/mysql/0003_roles.sql")),
 ];
-/// The maximum number of connections to the database. A few are enough, because changes are rare, and a read uses one
-/// connection.
+/// The maximum number of database connections. A few are enough, because changes are rare, and a read uses only one.
 const CONNECTIONS: u32 = 4;
 /// The timeout for getting a database connection from the pool, including the time to connect.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -108,8 +105,7 @@ impl Database {
         Ok(query_scalar(REVISION).fetch_one(&self.pool).await?)
     }
 
-    /// Waits until no gateway is changing the database, and begins a change. No other change can begin until this one
-    /// ends.
+    /// Waits until no gateway is changing the database, and begins a change. Until it ends, no other can begin.
     pub(super) async fn change(&self) -> Result<DatabaseTransaction, AccountsError> {
         let mut change = self.pool.begin().await?;
         query("UPDATE admittance_state SET revision = revision + 1 WHERE id = 1")

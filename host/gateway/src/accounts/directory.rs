@@ -14,8 +14,8 @@ use super::{
     types::{Access, BcsInfo, Cluster, ClusterKind, TokenId, User, UserId},
 };
 
-/// All users, tokens and clusters, as they were read in one transaction. A directory never changes, so all lookups in
-/// it are consistent.
+/// All users, tokens and clusters, read in one transaction. A directory never changes, so all lookups in it are
+/// consistent.
 #[derive(Debug, Default)]
 pub struct Directory {
     /// The revision of the database, which grows by one with every change.
@@ -144,8 +144,7 @@ impl Directory {
         self.users.get(&id)
     }
 
-    /// Returns the tokens of a user, oldest first. For each token: its number, when it was created, and when it
-    /// expires.
+    /// Returns the tokens of a user, oldest first. Each has its number, its creation time and its expiry.
     pub fn tokens_of(&self, user: UserId) -> impl Iterator<Item = (TokenId, Moment, Moment)> + use<> {
         let matching = self.tokens.values().filter(|token| token.user == user);
         let mut tokens: Vec<_> = matching
@@ -155,8 +154,8 @@ impl Directory {
         tokens.into_iter()
     }
 
-    /// Returns the access of a user to a cluster, or `None`. Super users have every permission, and the creator of a
-    /// cluster may edit it.
+    /// Returns the access of a user to a cluster. Super users have every permission, and its creator may edit a
+    /// cluster.
     pub fn access(&self, user: &User, cluster: &Cluster) -> Option<Access> {
         let own = match (user.is_super_user, cluster.creator == user.id) {
             (true, _) => return Some(Access::Permission(Permission::Hooks)),
@@ -277,8 +276,7 @@ mod tests {
         let directory = Directory {
             clusters: [
                 cluster("a", ClusterKind::Mesos, 1, &[(2, Permission::Read)]),
-                // User 3 registers the ID of the cluster again, as anybody may, but gains no permission for the
-                // cluster's drivers.
+                // User 3 registers the same ID of the platform again, but gains no permission for the drivers.
                 cluster("b", ClusterKind::Mesos, 3, &[(2, Permission::Write)]),
                 cluster("c", ClusterKind::Kubernetes, 4, &[(4, Permission::Hooks)]),
             ]

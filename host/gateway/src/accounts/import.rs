@@ -244,8 +244,7 @@ fn successor(plan: &Plan, replaced: UserId) -> Option<UserId> {
     users.find(|user| user.name == *name).map(|user| user.id)
 }
 
-/// Inserts the register token of an imported agent. The token does not expire, because the agent has used it at
-/// bcs-api.
+/// Inserts the register token of an imported agent. It does not expire, because the agent has used it at bcs-api.
 async fn insert_used_register_token(
     change: &mut DatabaseTransaction,
     cluster: &str,
@@ -261,8 +260,7 @@ async fn insert_used_register_token(
     insert_register_token(change, cluster, &token).await
 }
 
-/// Returns the access that the imported users had at bcs-api, merged with the access of the gateway's users whom they
-/// replace.
+/// Returns the access that the imported users had at bcs-api, and the access of the gateway's users whom they replace.
 fn permissions(
     source: &[SourcePermission],
     plan: &Plan,

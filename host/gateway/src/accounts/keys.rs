@@ -84,8 +84,7 @@ impl KeyFile {
         Ok(format!("{}:{}", key.name, BASE64_STANDARD.encode(bytes)))
     }
 
-    /// Decrypts a secret. If no known key fits, reads the key file again, because another gateway may have encrypted
-    /// with a newer key.
+    /// Decrypts a secret. If no known key fits, reads the key file again, because another gateway may use a newer key.
     pub(super) fn reload_and_open(&self, sealed: &str, row_name: &str) -> Result<Secret, String> {
         self.open(sealed, row_name).or_else(|_| {
             self.reload()?;
@@ -150,8 +149,7 @@ fn key(line: &str) -> Option<Key> {
 }
 
 const ALPHANUMERIC: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-/// The number of characters at the beginning of `ALPHANUMERIC` that are not capitals. The random parts of IDs use only
-/// these characters.
+/// The number of characters before the capitals in `ALPHANUMERIC`. Random parts of IDs use only these characters.
 const LOWER: usize = 36;
 
 /// Returns a random token of this many letters and digits.

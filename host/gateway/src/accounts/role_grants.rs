@@ -1,5 +1,4 @@
-//! The roles that users have in Kubernetes clusters, and the lease of the gateway that writes these roles into the
-//! clusters.
+//! The roles that users have in Kubernetes clusters, and the lease of the gateway that writes them into the clusters.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -39,8 +38,7 @@ keywords!(
     WorkloadsManage = "workloads-manage"
 );
 
-/// The origin of a grant, such as the configuration. Grants that differ only in their origin are added and deleted
-/// independently.
+/// The origin of a grant. Grants that differ only in their origin are added and deleted independently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GrantSource {
     Configuration,
@@ -260,8 +258,7 @@ impl Accounts {
     }
 }
 
-/// Deletes grants with the statement `deletion`, and then stores `grants`. Returns how many grants it stored, for the
-/// audit log.
+/// Deletes grants with the statement `deletion`, and then stores `grants`. Returns their number for the audit log.
 async fn replace(
     change: &mut DatabaseTransaction,
     deletion: &'static str,
@@ -413,8 +410,7 @@ mod tests {
         }
         assert_eq!(bindings(&second), (1, Some(Access::Cluster)));
         assert_eq!(bindings(&mesos), (0, None));
-        // The removal of the policy removes no role in the first cluster, because the configuration grants that role,
-        // too.
+        // In the first cluster, the removal of the policy removes no role, because the configuration grants it, too.
         accounts
             .edit_role_grants("test", GrantEdit::Remove(policy))
             .await

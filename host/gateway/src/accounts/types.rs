@@ -89,8 +89,7 @@ impl FromStr for UserName {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// The gateway decides by this permission which requests are allowed, and adds the groups of the permission to the
-    /// user's own groups.
+    /// The gateway decides by this permission, and adds the permission's groups to the user's own groups.
     Permission(Permission),
     /// The role bindings of the Kubernetes cluster decide which requests are allowed: the gateway forwards every
     /// request, and adds no group.
@@ -107,8 +106,7 @@ impl Access {
         }
     }
 
-    /// Returns the highest permission that this access gives for the cluster. Requests that need a higher one are
-    /// refused.
+    /// Returns the highest permission that this access gives for the cluster. No higher one is allowed.
     pub(crate) fn in_cluster(self) -> Permission {
         match self {
             Self::Permission(permission) => permission,
@@ -170,8 +168,8 @@ pub struct Cluster {
     /// The unique ID of the cluster at the gateway, in lower case, such as `plain-dev` and
     /// `bcs-bcs-k8s-15091-k3f9x2ab`.
     pub id: String,
-    /// The unique name of the cluster in paths `/tunnels/clusters/{identifier}/`: the ID, `-`, and 16 random letters
-    /// and digits.
+    /// The unique name of the cluster in paths `/tunnels/clusters/{identifier}/`: the ID, `-`, and 16 random
+    /// characters.
     pub identifier: String,
     pub provider: Provider,
     pub creator: UserId,
@@ -193,8 +191,7 @@ impl Cluster {
     }
 }
 
-/// The addresses and credentials of a cluster, as its agent reported them. If a later report is equal, the `Arc` of the
-/// earlier one is kept.
+/// The addresses and credentials that a cluster's agent reported. If a later report is equal, the old `Arc` is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// The addresses of the cluster's API servers, each `https://{host}:{port}`. There is at least one.
@@ -220,8 +217,7 @@ impl Credentials {
 pub struct RegisterToken {
     pub digest: TokenDigest,
     pub created_at: Moment,
-    /// The deadline for the first use of the register token. A token that was used is valid until it is rotated or
-    /// revoked.
+    /// The deadline for the first use of the register token. A used token is valid until it is rotated or revoked.
     pub expires_at: Moment,
     pub used_at: Option<Moment>,
 }

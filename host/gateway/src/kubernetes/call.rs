@@ -24,8 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The time for which the gateway remembers the answer whether an agent may impersonate `system:masters`. The time is
 /// limited because role bindings may change.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
-/// The time for which the gateway assumes that an agent may not impersonate `system:masters`, after the API server did
-/// not answer whether it may.
+/// The time for which an agent is taken not to have the right to impersonate `system:masters`, after no answer came.
 const REVIEW_PAUSE: Duration = Duration::from_secs(5);
 /// The timeout for the API server's answer whether an agent may impersonate `system:masters`. It is short, because a
 /// user's request waits for the answer.
@@ -43,8 +42,7 @@ pub(crate) enum CallError {
 }
 
 impl Kubernetes {
-    /// Sends a request to the API server, with the rights of the cluster's agent. PATCH sends an object as server-side
-    /// apply.
+    /// Sends a request to the API server with the agent's rights. PATCH sends an object as server-side apply.
     pub(crate) async fn call(
         &self,
         cluster: &Cluster,
@@ -84,7 +82,7 @@ impl Route {
         }
     }
 
-    /// Asks the API server whether the agent may impersonate `system:masters`. Returns `None` if it does not answer in
+    /// Asks the API server whether the agent may impersonate `system:masters`. Returns `None` if no answer comes in
     /// time.
     async fn review_impersonation(&self) -> Option<bool> {
         let attributes = json!({"verb": "impersonate", "resource": "groups", "name": "system:masters"});

@@ -12,6 +12,5 @@ pub(crate) const ID: &str = "bcs-api-tunnel-id";
 /// tunnel must use the string in its proof.
 pub(crate) const CHALLENGE: &str = "bcs-api-tunnel-challenge";
 pub(crate) const PARAMS: &str = "bcs-api-tunnel-params";
-/// The names by which agents identify themselves in a header. The last version of bcs-api's agent sends the second
-/// name.
+/// The names by which agents identify themselves in a header. The last agent of bcs-api sends the second name.
 pub(crate) const MODULES: [&str; 2] = ["kube-agent", "kubeagent"];

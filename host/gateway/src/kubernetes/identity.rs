@@ -42,8 +42,8 @@ const GROUPS: [(Permission, &str); 3] = [
 ];
 /// The groups of super users in a cluster whose agent may not impersonate `system:masters`.
 pub(super) const SUPER_USERS: &[&str] = &["admittance:super-users"];
-/// The groups of super users in a cluster whose agent may impersonate `system:masters`. That group has every right
-/// without a role binding.
+/// The groups of super users in a cluster whose agent may impersonate `system:masters`. Its members need no role
+/// binding.
 pub(super) const SUPER_USERS_AND_MASTERS: &[&str] = &["admittance:super-users", "system:masters"];
 
 impl Identity {
@@ -99,8 +99,7 @@ impl Identity {
     }
 }
 
-/// Returns whether a header with this name can tell a server who the client is. `_` counts as `-`, because some servers
-/// do not distinguish them.
+/// Returns whether a header with this name can tell a server who the client is. Some servers treat `_` as `-`.
 fn is_identity(name: &HeaderName) -> bool {
     let text = name.as_str().replace('_', "-");
     [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE].contains(name)

@@ -57,8 +57,7 @@ impl Memory {
         budget
     }
 
-    /// Returns the memory budget of a new tunnel of the cluster's agent, or `None` if the owner has too little memory
-    /// left.
+    /// Returns the memory budget of a new tunnel of the cluster's agent, or `None` if the owner has too little left.
     pub(super) fn of_tunnel(&self, cluster: &str, accounts: &Accounts) -> Option<Arc<Budget>> {
         let budget = self.of_owner(cluster, accounts).part(TUNNEL_LIMIT);
         budget.charge(TUNNEL_COST).is_ok().then_some(budget)

@@ -10,8 +10,8 @@ pub(super) const PREFIX: &str = "/tunnels/clusters/";
 
 /// The API group whose objects are webhooks and admission policies.
 const HOOKS: &str = "admissionregistration.k8s.io";
-/// The resources that a client creates to ask about its own permissions and identity, by API group. Creating them
-/// changes nothing.
+/// The resources that a client creates to ask about its own permissions and identity, by API group. They are not
+/// stored.
 const QUESTIONS: [(&str, &[&str]); 2] = [
     (
         "authorization.k8s.io",
@@ -60,8 +60,7 @@ pub(super) fn is_proxied(path: &str) -> bool {
     matches!(Target::parse(path), Ok(Target::Resource(target)) if target.subresource.as_deref() == Some("proxy"))
 }
 
-/// Returns the permission that the gateway requires for a request. Afterwards, the cluster checks the rights of the
-/// user.
+/// Returns the permission that the gateway requires for a request. The cluster then checks the user's rights.
 pub(super) fn needed_permission(method: &Method, target: &Target, is_upgrade: bool) -> Permission {
     let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
     let Target::Resource(target) = target else {

@@ -64,8 +64,7 @@ pub(super) struct Peers {
     tls: ClientTls,
     connector: Connector,
     discovery: Discovery,
-    /// The URLs of the other registered gateways. Each has the reason why no tunnel to it is open, or `None` if one is
-    /// open.
+    /// The URLs of the other registered gateways. Each has the reason why no tunnel to it is open; `None` if one is.
     links: Mutex<BTreeMap<String, Option<String>>>,
     /// The number of tunnels that other gateways have opened to this one.
     accepted: Arc<AtomicUsize>,
@@ -264,8 +263,7 @@ fn is_listed(server: &Server, found: &FollowedServers) -> bool {
     found.servers.iter().any(|followed| followed.server == *server)
 }
 
-/// Announces to another gateway the tunnels that agents have opened to this gateway, and every change of them. Never
-/// returns.
+/// Announces the tunnels that agents have opened to this gateway, and their changes, to another gateway. Never returns.
 async fn announce(session: &Session, kubernetes: &Kubernetes) {
     let routes = &kubernetes.0.routes;
     let mut changes = routes.changes();

@@ -1,5 +1,5 @@
-//! The routes to Kubernetes clusters: directly to the addresses that agents report, or through a tunnel of an agent or
-//! of another gateway.
+//! The routes to Kubernetes clusters: directly to the reported addresses, or through a tunnel of an agent or another
+//! gateway.
 
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
@@ -45,8 +45,7 @@ pub(super) enum ConnectVia {
     Gateway(Session, Arc<Budget>),
 }
 
-/// The connections to a cluster with its current credentials. When the credentials change, requests that use the old
-/// route keep it alive.
+/// The connections to a cluster with its current credentials. Requests keep an older route alive until they end.
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) credentials: Arc<Credentials>,
@@ -264,8 +263,7 @@ impl Routes {
         });
     }
 
-    /// Lets requests use this tunnel until the result is dropped. Returns `None` if the cluster's agents have
-    /// [`MOST_TUNNELS`] tunnels.
+    /// Lets requests use this tunnel until the result is dropped; `None` if the cluster's agents have [`MOST_TUNNELS`].
     pub(super) fn open(self: &Arc<Self>, cluster: &str, route: Arc<Route>) -> Option<OpenTunnel> {
         let mut tunnels = self.tunnels.lock();
         let is_limited = matches!(route.via, ConnectVia::Tunnel(_));
@@ -345,8 +343,7 @@ impl Routes {
     }
 
     pub(super) fn upstreams(&self) -> Vec<Upstream> {
-        // Every function that needs both locks takes them in this order. Otherwise, two functions could wait for each
-        // other forever.
+        // Every function that needs both locks takes them in this order. Otherwise, two could wait for each other.
         let (tunnels, direct) = (self.tunnels.lock(), self.direct.lock());
         let of_tunnels = tunnels.of_agents.values().chain(tunnels.of_gateways.values());
         direct

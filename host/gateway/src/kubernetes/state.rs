@@ -1,5 +1,4 @@
-//! Asks the API server for the stored object and for the result of a patch, because the chains need both besides the
-//! request.
+//! Asks the API server for the stored object and for the result of a patch, which the chains need besides the request.
 
 use admittance::{BodyError, BodyLimits, Passage};
 use admittance_admission::{Object, Operation};
@@ -20,8 +19,7 @@ use super::{end_reply, send};
 
 const APPLY: &str = "application/apply-patch";
 
-/// The headers of a client's request that the gateway does not copy to the requests that it sends itself to read the
-/// stored object.
+/// The headers of a client's request that the gateway does not copy to its own requests for the stored object.
 const UNCOPIED_HEADERS: [HeaderName; 13] = [
     ACCEPT_ENCODING,
     CONNECTION,
@@ -95,8 +93,7 @@ impl StateRequest<'_> {
         Ok(Body::from(bytes))
     }
 
-    /// Returns the stored object that the request is about, or `None` if the object does not exist and the request may
-    /// create it.
+    /// Returns the stored object of the request, or `None` if it does not exist and the request may create it.
     async fn stored(
         &self,
         head: &Parts,
@@ -211,8 +208,7 @@ mod tests {
             ("/a?fieldManager=x", "/a?fieldManager=x&dryRun=All"),
             ("/a?dryRun=All", "/a?dryRun=All"),
             ("/a?dry%52un=All", "/a?dry%52un=All"),
-            // `dryRun=All` is added to any other value. The API server then refuses the request, because it accepts
-            // only `All`.
+            // `dryRun=All` is added to any other value, which the API server then refuses.
             ("/a?dryRun=None", "/a?dryRun=None&dryRun=All"),
         ] {
             assert_eq!(dry_run(&uri.parse().unwrap()), expected, "{uri}");

@@ -70,8 +70,7 @@ fn each_driver_route_needs_its_permission() {
 #[rustfmt::skip]
 fn custom_resources_need_the_permission_hooks_unless_their_group_is_listed() {
     for (method, path, expected) in [
-        // The next rows change resources of the kube-apiserver that control admission or access, also as whole
-        // collections.
+        // The next rows: resources of the kube-apiserver that control admission or access, and whole collections.
         ("DELETE", "/customresources/apiextensions.k8s.io/v1/customresourcedefinitions", Hooks),
         ("DELETE", "/customresources/apiextensions.k8s.io/v1/customresourcedefinitions/a.b", Hooks),
         ("DELETE", "/customresources/admissionregistration.k8s.io/v1/validatingadmissionpolicies", Hooks),
@@ -86,8 +85,8 @@ fn custom_resources_need_the_permission_hooks_unless_their_group_is_listed() {
         ("DELETE", "/customresourcedefinitions/things.example.com", Hooks),
         ("POST", "/customresourcedefinitions", Hooks),
         ("GET", "/customresourcedefinitions", Read),
-        // The configuration of this test allows changes of `example.com` and `clb.bmsf.tencent.com`. The rows with
-        // `Hooks` only look similar.
+        // The configuration of this test allows changes of `example.com` and `clb.bmsf.tencent.com`. The last rows only
+        // look similar.
         ("POST", "/customresources/example.com/v1/namespaces/b/things", Write),
         ("DELETE", "/customresources/clb.bmsf.tencent.com/v1/namespaces/b/clbs", Write),
         ("DELETE", "/customresources/example.com/v1/namespaces/b/things/my-webhook", Write),

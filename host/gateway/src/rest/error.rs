@@ -125,8 +125,8 @@ impl RestError {
             ": "
         };
         let message = match self {
-            // The client gets a general message, because the error contains names of servers and files. They are
-            // written only to the log.
+            // Names of servers and files in the error are written only to the log, so the client gets a general
+            // message.
             Self::Accounts(AccountsError::Unavailable(_) | AccountsError::MissingKey { .. }) => {
                 "the database of users and clusters cannot be used now".to_owned()
             }

@@ -72,8 +72,7 @@ impl Call<'_> {
         }
     }
 
-    /// Parses the body as the JSON library of Go does: names of fields may be in any case, and `null` counts as a
-    /// missing value.
+    /// Parses the body as the JSON library of Go does: names may be in any case, and `null` counts as a missing value.
     fn form<T: DeserializeOwned + Default>(&self) -> T {
         let body: Map<String, Value> = serde_json::from_slice(self.body).unwrap_or_default();
         let given = body.into_iter().filter(|(_, value)| !value.is_null());
@@ -242,8 +241,7 @@ impl Call<'_> {
         Ok(json!({}))
     }
 
-    /// Describes the cluster's credentials, without the token of its agent, because that token is sent only to the
-    /// cluster.
+    /// Describes the cluster's credentials, without the token of its agent, which is sent only to the cluster.
     fn get_credentials(&self) -> Result<Value, RestError> {
         let not_found = || RestError::ClusterNotFound(self.parameter.to_owned());
         let cluster = self.directory.cluster(self.parameter).ok_or_else(not_found)?;

@@ -78,8 +78,7 @@ static ROUTER: LazyLock<Router<Rows>> = LazyLock::new(|| {
     let mut router: Router<Rows> = Router::new();
     for row in &ROUTES {
         let rows = ROUTES.iter().filter(|other| other.path == row.path).collect();
-        // For a path with several methods, only the first insertion succeeds. The others would insert the same rows
-        // again.
+        // For a path with several methods, only the first insertion succeeds. The others insert the same rows.
         let _ = router.insert(row.path, rows);
     }
     router

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::AllowedRights;
 use crate::accounts::{GrantScope, GrantSource, GrantedClusters, GrantedRole, RoleGrant, UserName};
 
-/// The roles of users in a file. The file is read again when it changes. While it is invalid, its last valid content is
+/// The roles of users in a file. The file is reloaded when it changes. While it is invalid, its last valid content is
 /// used.
 #[derive(Clone, Debug)]
 pub struct RoleTable(FileValue<BTreeSet<RoleGrant>>);

@@ -11,12 +11,10 @@ pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
 /// The label, and its value, of every object that a gateway writes into a cluster.
 pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "admittance-gateway");
 
-/// A right with which a user could read secrets, or take over workloads or the whole cluster. It must be allowed by the
-/// operator.
+/// A right with which a user could read secrets, or take over workloads or the cluster. The operator must allow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Danger {
-    /// The right of the role `workloads-manage` to run commands in containers, attach to them, and connect to their
-    /// ports.
+    /// The right of the role `workloads-manage` to run commands in containers, attach to them and connect to ports.
     Exec,
     /// The right of the role `cluster-readonly` to read Secrets.
     Secrets,
@@ -82,8 +80,7 @@ const READABLE_WITH_WORKLOADS: [&str; 8] = [
 ];
 /// The subresources through which a user reaches into a Pod. To read them is as dangerous as to write them.
 const POD_ACCESS_SUBRESOURCES: [&str; 4] = ["pods/attach", "pods/exec", "pods/portforward", "pods/proxy"];
-/// The resources of the core group that `cluster-readonly` may read. Secrets are missing, and subresources that lead
-/// into Pods and nodes.
+/// The resources of the core group that `cluster-readonly` may read. Secrets and access to Pods and nodes are left out.
 const CORE: [&str; 20] = [
     "bindings",
     "componentstatuses",

@@ -30,8 +30,7 @@ use crate::{
 
 /// The largest message from the authorization system, in bytes. It may be a list of all roles.
 const LARGEST: usize = 16 << 20;
-/// A subscription without a message for this long counts as lost. The gateway sends pings more often, and the other
-/// side answers each.
+/// A subscription without a message for this long counts as lost. Pings are sent and answered more often.
 const SILENCE: Duration = Duration::from_secs(60);
 const PING: Duration = Duration::from_secs(20);
 /// The largest size of the file with the secret, in bytes.

@@ -159,8 +159,8 @@ impl Roles {
         for role in roles {
             writer.ensure_role(role).await?;
         }
-        // Bindings that are no longer granted are deleted first, so that they are gone although the writing of others
-        // may fail.
+        // Bindings that are no longer granted are deleted first, so that they are gone if other bindings cannot be
+        // written.
         let extra: Vec<_> = stored
             .keys()
             .filter(|path| !bindings.contains_key(*path))
@@ -251,7 +251,7 @@ impl ClusterWriter<'_> {
         }
     }
 
-    /// Deletes a role binding if its version is still the listed one. A later version may no longer have the gateway's
+    /// Deletes a role binding if its version is still the listed one. A later one may no longer have the gateway's
     /// label.
     async fn delete(&self, path: &str, binding: &Value) -> Result<(), WriteError> {
         let version = binding.pointer("/metadata/resourceVersion");

@@ -299,8 +299,7 @@ fn cluster(headers: &HeaderMap) -> Result<&str, GatewayError> {
     }
 }
 
-/// Counts a request in the metrics. All unknown clusters share one label, so that clients cannot create an unlimited
-/// number of labels.
+/// Counts a request in the metrics. All unknown clusters share one label, so that clients cannot create labels.
 fn count(own: StatusCode, passage: Passage, recipient: Option<&Recipient>, started: Instant) {
     let named = recipient.and_then(|to| to.cluster.as_deref());
     let cluster = named.unwrap_or(UNKNOWN).to_owned();

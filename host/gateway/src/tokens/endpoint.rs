@@ -161,8 +161,7 @@ impl Endpoint {
     }
 }
 
-/// Returns the body of a check. Version 1 of `permissions/verify` reads its first four fields, and version 2 reads all
-/// fields.
+/// Returns the body of a check. Version 1 of `permissions/verify` reads only the first four fields, and version 2 all.
 fn verify_body(token: &str, action: &str, access: AccessRequest<'_>) -> Bytes {
     let body = json!({
         "user_token": token,
@@ -179,8 +178,7 @@ fn verify_body(token: &str, action: &str, access: AccessRequest<'_>) -> Bytes {
 
 const MAX_TOKEN_FILE: u64 = 64 << 10;
 
-/// Returns the gateway's own token as a header. The token's file is read each time, so that a new token is used at
-/// once.
+/// Returns the gateway's own token as a header. The file is read each time, so that a new token is used at once.
 async fn own_token(path: &Path) -> Result<HeaderValue, VerifyError> {
     let unreadable = |reason: String| VerifyError::OwnToken {
         file: path.display().to_string(),

@@ -18,12 +18,11 @@ pub enum AllowedConnections {
     /// Opens no connections. This is for tunnels that agents have opened to a gateway.
     #[debug("Nothing")]
     Nothing,
-    /// Opens connections to these addresses, each `host:port`. This is for agents, with the addresses of their API
-    /// servers.
+    /// Opens connections to these addresses, each `host:port`. This is for agents; the addresses are their API
+    /// servers'.
     #[debug("Only")]
     Only(Vec<String>),
-    /// Opens connections through the tunnel of a cluster's agent. This is for tunnels that a gateway has opened to
-    /// other gateways.
+    /// Opens connections through the tunnel of a cluster's agent. This is for tunnels that a gateway opens to others.
     #[debug("Through")]
     Through(FindTunnel),
     /// Opens no connections, but passes announcements to this function. This is for tunnels that other gateways have
@@ -32,8 +31,8 @@ pub enum AllowedConnections {
     Announcements(TakeAnnouncement),
 }
 
-/// A function that returns the tunnel of the cluster with this ID, and a guard that is held while a connection through
-/// the tunnel is open.
+/// A function that returns the tunnel of the cluster with this ID, and a guard to hold while a connection in it is
+/// open.
 pub type FindTunnel = Box<dyn Fn(&str) -> Option<(Session, Guard)> + Send + Sync>;
 pub type TakeAnnouncement = Box<dyn Fn(Announcement) -> Result<(), String> + Send + Sync>;
 pub type Guard = Arc<dyn Any + Send + Sync>;

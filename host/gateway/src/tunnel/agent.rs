@@ -1,5 +1,4 @@
-//! The agent in a cluster, which reports the cluster's credentials to a gateway, and keeps a tunnel to the gateway
-//! open.
+//! The agent in a cluster, which reports the cluster's credentials to a gateway, and keeps a tunnel to it open.
 
 mod cluster;
 
@@ -35,8 +34,7 @@ use crate::{
 
 /// The number of bytes of a gateway's reply that are read for the log.
 const LONGEST_REPLY: usize = 64 << 10;
-/// The time for which a tunnel stays open for the requests that use it, after a tunnel with newer credentials is
-/// opened.
+/// The time for which a tunnel stays open for its requests after a tunnel with newer credentials is opened.
 const PREVIOUS_TUNNEL: Duration = Duration::from_secs(600);
 
 /// The settings of an agent: the gateway to which it reports, and the sources of what it reports.
@@ -52,8 +50,7 @@ pub struct AgentConfig {
     pub credentials: AgentCredentials,
     /// The interval at which the agent reads the cluster's credentials and addresses and reports them.
     pub period: Duration,
-    /// Whether the agent keeps a tunnel to the gateway open. If not, the gateway connects directly to the addresses
-    /// that the agent reports.
+    /// Whether the agent keeps a tunnel to the gateway open. If not, the gateway connects to the reported addresses.
     pub has_tunnel: bool,
 }
 
@@ -251,8 +248,7 @@ impl Agent {
         }
     }
 
-    /// Opens a tunnel to the gateway. Returns a future that serves the tunnel until it ends, and then returns why it
-    /// ended.
+    /// Opens a tunnel to the gateway. Returns a future that serves the tunnel, and returns why it ended.
     async fn open(
         &self,
         current: &Current,
@@ -289,8 +285,7 @@ impl Current {
     }
 }
 
-/// Returns whether the body of a reply contains an error. The body must be checked, because bcs-api replies 200 to
-/// invalid values.
+/// Returns whether the body of a reply contains an error, although bcs-api replies 200 to invalid values.
 fn is_refusal(text: &[u8]) -> bool {
     let reply: Result<serde_json::Value, _> = serde_json::from_slice(text);
     reply.is_ok_and(|reply| reply.get("code_name").is_some())

@@ -1,5 +1,4 @@
-//! Limits the memory of all tunnels of a gateway together, of the tunnels of each user, of each tunnel, and of each
-//! connection.
+//! Limits the memory of all tunnels of a gateway, of each user's tunnels, of each tunnel, and of each connection.
 
 use std::sync::{
     Arc,
@@ -41,8 +40,7 @@ impl Budget {
         })
     }
 
-    /// Charges this many bytes. If they do not fit, returns the budget that has too few bytes left: this one or a
-    /// larger one.
+    /// Charges this many bytes. If they do not fit, returns the budget that is too full: this one or a larger one.
     pub fn charge(&self, bytes: usize) -> Result<(), &Self> {
         let whole = self.whole.as_deref();
         if let Some(whole) = whole

@@ -37,8 +37,7 @@ pub(crate) enum ConnectError {
     Header,
 }
 
-/// Opens a WebSocket whose messages have at most `largest` bytes. Returns the WebSocket and the headers of the server's
-/// reply.
+/// Opens a WebSocket whose messages have at most `largest` bytes. Returns it with the headers of the server's reply.
 pub(crate) async fn websocket(
     connector: &Connector,
     uri: Uri,
@@ -97,8 +96,7 @@ pub(crate) fn excerpt(text: &[u8]) -> String {
     shortened(&String::from_utf8_lossy(text), 300).into_owned()
 }
 
-/// Returns the pauses between attempts to connect. Half of each pause is random, so that not all agents reconnect at
-/// the same time.
+/// Returns the pauses between attempts to connect. Half of each is random, so that not all agents reconnect at once.
 pub(crate) fn pauses() -> Backoff {
     Backoff::new(FIRST_PAUSE / 2, LONGEST_PAUSE / 2)
 }

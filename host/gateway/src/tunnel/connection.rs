@@ -13,14 +13,13 @@ use super::{budget::Budget, inbox::Inbox};
 /// The memory that an idle connection of a tunnel uses, in bytes: its buffers, TLS and HTTP.
 const CONNECTION_COST: usize = 64 << 10;
 /// The most memory that a connection of a tunnel may use. When it is used up, nothing more is read from the tunnel for
-/// a limited time. The limit includes the megabytes that can still be in the buffers of the kernels when a pause is
-/// requested.
+/// a limited time. The limit includes the megabytes that may be in the kernels' buffers when a pause is requested.
 pub(super) const MOST_HELD: usize = 16 << 20;
 /// A connection is paused when it holds more than this many bytes, and resumed when only `RESUME_AT` bytes are left.
 const PAUSE_AT: usize = 1 << 20;
 const RESUME_AT: usize = 256 << 10;
-/// This limit and the next replace the previous two while less than half of the memory of the tunnel, the user or the
-/// gateway is free.
+/// While less than half of the memory of the tunnel, user or gateway is free, these two limits replace the previous
+/// two.
 const SCARCE_PAUSE_AT: usize = 128 << 10;
 const SCARCE_RESUME_AT: usize = 96 << 10;
 
@@ -36,8 +35,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Creates a connection whose memory is charged to a part of this budget, or returns `None` if the budget has too
-    /// little left.
+    /// Creates a connection whose memory is charged to a part of this budget, or returns `None` if it has too little
+    /// left.
     pub(super) fn new(budget: &Arc<Budget>) -> Option<Self> {
         let budget = budget.part(MOST_HELD);
         // The last eighth of the memory is left for connections that are open.

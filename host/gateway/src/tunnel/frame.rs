@@ -28,8 +28,7 @@ pub(super) enum Content {
     Connect(TunnelDestination),
     /// Ends the connection. The text is the reason, or `EOF` if there was no error.
     Error(String),
-    /// Asks the other side to send no more data of the connection until `Resume`. Older programs ignore `Pause` and
-    /// `Resume`.
+    /// Asks the other side to send no more data of the connection until `Resume`. Older programs ignore both.
     Pause,
     Resume,
     /// Announces that a tunnel from an agent to the sending gateway has begun or ended.
@@ -137,8 +136,8 @@ fn data(number: i64, connection: i64, bytes: &[u8]) -> Bytes {
 }
 
 impl TunnelDestination {
-    /// Returns whether the destination is short enough for a frame. The other side would end the whole tunnel at a
-    /// longer one.
+    /// Returns whether the destination is short enough for a frame. The other side would end the tunnel at a longer
+    /// one.
     pub(super) fn fits(&self) -> bool {
         let is_cluster = |cluster: &String| (1..=LONGEST_CLUSTER).contains(&cluster.len());
         TCP.len() + self.address.len() <= LONGEST_ADDRESS && self.cluster.as_ref().is_none_or(is_cluster)

@@ -43,8 +43,7 @@ impl Inbox {
         }
     }
 
-    /// Adds bytes to the queue. If their memory does not fit, returns the budget that has too little left. A closed
-    /// inbox ignores the bytes.
+    /// Adds bytes to the queue. If they do not fit, returns the budget that is full. A closed inbox ignores the bytes.
     pub(super) fn push(&self, bytes: &[u8]) -> Result<(), &Budget> {
         let mut queue = self.queue.lock();
         if queue.is_closed {
@@ -141,8 +140,7 @@ mod tests {
     async fn frames_are_charged_for_the_memory_that_they_take() {
         let (held, all) = after(&vec![&b""[..]; 10_000]).await;
         assert_eq!((held, all.len()), (0, 0));
-        // If small frames did not share chunks, each would keep a whole chunk in memory, and more than 25,000 bytes
-        // would be charged.
+        // If small frames did not share chunks, each would take a whole chunk of memory.
         let (held, all) = after(&vec![&b"a"[..]; 10_000]).await;
         assert_eq!(all, vec![b'a'; 10_000]);
         assert!((10_000..25_000).contains(&held), "{held}");

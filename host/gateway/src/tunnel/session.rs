@@ -49,8 +49,7 @@ struct Shared {
     control: mpsc::Sender<Frame>,
     connections: Mutex<HashMap<i64, Arc<Connection>>>,
     next: AtomicI64,
-    /// Whether a refused connection was logged. Only the first is logged, because the other side could request any
-    /// number of connections.
+    /// Whether a refused connection was logged. Only the first is logged, because there can be any number of them.
     has_warned: AtomicBool,
     ended: CancellationToken,
 }
@@ -96,8 +95,7 @@ impl Session {
             return Err(io::Error::other("the address is too long for a tunnel"));
         }
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
-        // The connection is added to the table only after this wait. So nothing has to be removed if this future is
-        // dropped during the wait.
+        // The connection is added to the table only after this wait. So dropping this future leaves nothing to remove.
         let permit = tokio::select! {
             permit = self.0.data.reserve() => permit.map_err(|_| closed())?,
             () = self.0.ended.cancelled() => return Err(closed()),
@@ -144,8 +142,7 @@ impl Session {
     }
 }
 
-/// Serves the agent's side of a tunnel, and connects only to these addresses (each `host:port`). Returns why the tunnel
-/// ended.
+/// Serves the agent's side of a tunnel, and connects only to these addresses (each `host:port`). Returns why it ended.
 pub(super) async fn serve_agent<S>(socket: S, addresses: Vec<String>) -> String
 where
     S: Stream<Item = Result<Message, WsError>> + Sink<Message, Error = WsError> + Send,
@@ -233,15 +230,14 @@ impl Shared {
             }
             (Content::Announcement(announcement), _) => accepts.announced(announcement)?,
             (Content::Data(bytes), Some(connection)) => self.queue_data(number, &connection, bytes).await?,
-            // The connection has ended on this side, so the other side gets `EOF` for it. This answer is dropped if the
-            // queue is full.
+            // The connection has ended on this side, so the other side gets `EOF`. This answer is dropped if the queue
+            // is full.
             (Content::Data(_), None) => drop(self.queue_control(number, Content::Error(EOF.to_owned()))),
             (Content::Error(text), Some(connection)) => {
                 if text != EOF {
                     tracing::debug!(number, text, "the other side of a tunnel ended a connection");
                 }
-                // The connection stays in the table, and its memory stays charged, until its reader has read
-                // everything.
+                // The connection stays in the table and its memory charged until its reader has read everything.
                 connection.inbox.close();
             }
             (Content::Pause, Some(connection)) => drop(connection.paused.send_replace(true)),

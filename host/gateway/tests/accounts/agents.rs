@@ -148,8 +148,7 @@ async fn keys_are_rotated_while_other_gateways_serve() {
     let new = prepend_key(&scene.key_file());
     assert_eq!(scene.accounts.reencrypt("test").await.unwrap().tokens, 1);
     fs::write(scene.key_file(), new).unwrap();
-    // The change makes the other gateway read the database. It does not have the new key, so it must read the key file
-    // again.
+    // The change makes the other gateway read the database. It lacks the new key, so it must read the key file again.
     scene.user("alice").await;
     let directory = another
         .until("the user of the other gateway", |directory| {
@@ -164,8 +163,7 @@ async fn keys_are_rotated_while_other_gateways_serve() {
         .unwrap();
     assert_eq!(credentials.user_token.0, "one");
 
-    // The third gateway lacks the key for the cluster's token. So the cluster has no credentials, but everything else
-    // works.
+    // The third gateway lacks the key for the cluster's token. So the cluster has no credentials, but all else works.
     prepend_key(&scene.key_file());
     let text = fs::read_to_string(scene.key_file()).unwrap();
     fs::write(scene.key_file(), text.lines().next().unwrap()).unwrap();
@@ -189,8 +187,7 @@ async fn a_token_that_cannot_be_decrypted_does_not_affect_other_tokens() {
         report_of("lost").await;
         let key = |text: &str| text.lines().next().unwrap().to_owned();
         let new = key(&prepend_key(&scene.key_file()));
-        // The key of `plain-lost`'s token is removed from the file. The clusters that report afterwards use the new
-        // key.
+        // The key of `plain-lost`'s token is removed from the file. Clusters that report afterwards use the new key.
         fs::write(scene.key_file(), &new).unwrap();
         scene.accounts.reencrypt("test").await.unwrap();
         report_of("kept").await;

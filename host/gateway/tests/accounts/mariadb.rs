@@ -22,8 +22,7 @@ const DIRECTORY: &str = "ADMITTANCE_TEST_MARIADB";
 /// The timeout of operations that always succeed. It is long enough for a busy machine.
 const NEVER: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// The options with which the server needs little memory and starts fast. Its data survives when the program is killed,
-/// but not a power failure.
+/// Options for little memory and a fast start. Data survives if the server is killed, but not a power failure.
 const OPTIONS: [&str; 7] = [
     "--no-defaults",
     "--user=root",

@@ -158,8 +158,7 @@ async fn serve(mut server: DuplexStream, is_http2: bool, replies: Vec<Vec<u8>>, 
         server.write_all(&frame(4, 0, 0, &[])).await.unwrap();
     }
     for reply in replies {
-        // The server reads until a request has arrived. With HTTP/2, the request can arrive together with the preface
-        // or after it.
+        // The server reads until a request has arrived. An HTTP/2 request can arrive with the preface or after it.
         loop {
             let read = server.read(&mut buffer).await.unwrap();
             let headers = frame(HEADERS, 5, 0, &[])[3..5].to_vec();

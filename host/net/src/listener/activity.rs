@@ -73,8 +73,8 @@ struct NextStep {
 pub(super) struct RequestInFlight(Activity);
 
 impl Inner {
-    /// Returns the interval at which bodies are checked for stalls. With it, a stall is noticed at most an eighth of
-    /// the timeout late.
+    /// Returns the interval at which bodies are checked for stalls: they are noticed at most an eighth of the timeout
+    /// late.
     fn check_interval(&self) -> Duration {
         let limits = &self.limits.transfer;
         let shortest = limits.client.min(limits.upstream).min(limits.stream);
@@ -130,8 +130,7 @@ impl Activity {
             // The preface of an HTTP/2 connection begins with `PRI`, and no HTTP/1 request does.
             state.is_http2 = bytes.starts_with(b"PRI");
         }
-        // Between requests, the first received byte begins a head. This does not hold for HTTP/2, because many of its
-        // frames contain no head.
+        // Between requests, the first received byte begins a head. In HTTP/2, many frames contain no head.
         if state.requests_in_flight == 0 && !state.is_http2 && state.head_since.is_none() {
             state.head_since = Some(Instant::now());
             self.reschedule(state);
@@ -223,8 +222,7 @@ impl Activity {
         state.next_check = now + self.0.check_interval();
         let transfers: Vec<_> = state.transfers.iter().filter_map(Weak::upgrade).collect();
         let is_http2 = state.is_http2;
-        // The state is unlocked before the checks, because an aborted transfer drops its `RequestInFlight`, which locks
-        // the state.
+        // The state is unlocked first, because an aborted transfer drops its `RequestInFlight`, which locks it.
         drop(state);
         let mut is_reply_unread = false;
         for transfer in transfers {

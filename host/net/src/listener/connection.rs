@@ -32,8 +32,7 @@ use crate::{
     workers::{StreamExecutor, WorkerSlot},
 };
 
-/// The timeout for sending a reply without hyper. The reply must be limited because a client that sends slowly may also
-/// read slowly.
+/// The timeout for sending a reply without hyper. A client that sends slowly may read slowly, too.
 const REPLY_LIMIT: Duration = Duration::from_secs(1);
 /// The first byte of a TLS connection, which says that a record of a handshake follows.
 const TLS_HANDSHAKE: u8 = 22;
@@ -89,8 +88,8 @@ impl<H: Handler> Connection<H> {
         let mut tls = tls.connection();
         let acceptor = TlsAcceptor::from(tls.config());
         let accepting = async {
-            // The first byte is checked here, because rustls would answer plain HTTP with a TLS alert, which HTTP
-            // clients do not show.
+            // The first byte is checked, because rustls would answer plain HTTP with an alert, which HTTP clients do
+            // not show.
             let mut first = [TLS_HANDSHAKE];
             stream.peek(&mut first).await?;
             if first != [TLS_HANDSHAKE] {
@@ -204,8 +203,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Waits until a tunnel has ended. Ends it if it is idle for too long, or if the certificate of the client is
-    /// revoked.
+    /// Waits until a tunnel has ended. Ends it if it is idle for too long, or the client's certificate is revoked.
     async fn watch_tunnel<S>(
         &self,
         released: &mut oneshot::Receiver<S>,

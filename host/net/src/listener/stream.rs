@@ -5,8 +5,8 @@ use tokio::sync::oneshot;
 use super::activity::Activity;
 use crate::turns::{StreamObserver, TurnTakingStream};
 
-/// The stream of a connection. It records when bytes are received and sent. When hyper or a tunnel drops it, the inner
-/// stream is handed back.
+/// A stream that records when bytes are received and sent. If hyper or a tunnel drops it, the inner stream is handed
+/// back.
 pub(super) type TrackedStream<S> = TurnTakingStream<S, Tracker<S>>;
 
 pub(super) struct Tracker<S> {

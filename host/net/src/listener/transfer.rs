@@ -193,8 +193,8 @@ impl Transfer {
         })
     }
 
-    /// Returns the reply's body with the limits applied to it. The request counts as in flight until this body is
-    /// dropped or stalls.
+    /// Returns the reply's body with the limits applied to it. The request is in flight until this body is dropped or
+    /// stalls.
     pub(super) fn send(self, body: Body) -> Body {
         let shared = self.shared.clone();
         {
@@ -215,8 +215,7 @@ impl Transfer {
         self.shared.flows.lock().is_stream = true;
     }
 
-    /// Returns a token that is cancelled when the client's connection must end, or the tunnel that the connection has
-    /// become.
+    /// Returns a token that is cancelled when the client's connection, or the tunnel that it has become, must end.
     pub fn connection_ended(&self) -> CancellationToken {
         self.ended.clone()
     }
@@ -239,7 +238,7 @@ impl Transfer {
 }
 
 impl TransferState {
-    /// Aborts both bodies if the client or the upstream was idle for too long. Returns whether the client has not read
+    /// Aborts both bodies if the client or the upstream was idle for too long. Returns whether the client did not read
     /// the reply.
     pub(super) fn check(&self, now: Instant) -> bool {
         let flows = self.flows.lock();
@@ -319,8 +318,7 @@ impl LimitedBody {
         if let Some(stall) = flow.stall {
             return Err(stall);
         }
-        // This poll means that hyper has sent the previous part of the body, so the wait for the side that reads the
-        // body ends.
+        // hyper polls again only after it has sent the previous part of the body, so the wait for the reader ends.
         if is_reply == matches!(flow.waits, Some(Wait::Client(_))) {
             flow.end_wait(now);
             if flow.is_slow(&limits) {

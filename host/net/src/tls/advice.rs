@@ -10,8 +10,7 @@ use rustls_pki_types::UnixTime;
 use super::short_key::ShortKey;
 use crate::causes::without_link;
 
-/// Advice that is appended to messages about failed TLS connections. It differs for each kind of client. Empty texts
-/// are omitted.
+/// Advice that is appended to messages about failed TLS connections. It depends on the client. Empty texts are omitted.
 #[derive(Clone, Debug, Default)]
 pub struct TlsAdvice<'a> {
     /// Advice on how to trust the CA of the server's certificate.

@@ -70,8 +70,7 @@ pub fn subject_names(certificate: &CertificateDer<'_>) -> Vec<String> {
         .subject()
         .iter_common_name()
         .filter_map(|name| name.as_str().ok());
-    // A certificate that repeats the extension subjectAltName is invalid. It is treated like one without alternative
-    // names.
+    // A certificate that repeats the extension subjectAltName is invalid. It is treated as having no alternative names.
     let extension = parsed.subject_alternative_name().ok().flatten();
     let subject_names = extension.iter().flat_map(|names| &names.value.general_names);
     let alternative = subject_names.filter_map(|name| match name {

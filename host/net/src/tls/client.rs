@@ -19,8 +19,7 @@ use super::{
 pub enum Trust<'a> {
     /// The client trusts the CAs of the operating system. There must be at least one.
     System,
-    /// The client trusts the CAs of the operating system, if there are any, and the certificates in the PEM file, if
-    /// one is named.
+    /// The client trusts the CAs of the operating system, if it has any, and the certificates in the PEM file, if any.
     SystemAnd(Option<&'a Path>),
     /// The client trusts the certificates in this PEM file.
     File(&'a Path),
@@ -29,8 +28,7 @@ pub enum Trust<'a> {
 }
 
 impl<'a> Trust<'a> {
-    /// Returns a choice of trusted CAs: the certificates in the file, or without a file, the CAs of the operating
-    /// system.
+    /// Chooses the certificates in the file as trusted CAs, or without a file, the CAs of the operating system.
     pub fn file_or_system(file: Option<&'a Path>) -> Self {
         file.map_or(Self::System, Self::File)
     }
@@ -108,8 +106,7 @@ pub fn client_of_short_keys(authorities: &[CertificateDer<'static>]) -> Result<C
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Returns a client configuration that trusts these CAs. If a server requests a certificate, the client presents
-/// `identity`.
+/// Returns a client configuration that trusts these CAs. If a server requests a certificate, it presents `identity`.
 pub fn client(trust: Trust<'_>, identity: Option<&Identity>) -> Result<ClientConfig, TlsError> {
     load(trust, identity).map(|material| Arc::unwrap_or_clone(material.config))
 }

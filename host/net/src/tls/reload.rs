@@ -57,8 +57,8 @@ pub struct CertificateStatus {
 }
 
 impl Usage {
-    /// Returns the name of a certificate in metrics, log and status: the section of the program's configuration that
-    /// names its files.
+    /// Returns the name of a certificate in metrics, log and status: the section of the configuration that names its
+    /// files.
     fn as_str(self) -> &'static str {
         match self {
             Self::Listen => "listen",
@@ -101,8 +101,8 @@ impl<C> Material<C> {
         })
     }
 
-    /// Creates a TLS configuration with the certificate `chain`, which does not come from a file. Messages name `path`
-    /// as its source.
+    /// Creates a TLS configuration with a certificate that does not come from a file. Messages name `path` as its
+    /// source.
     pub(super) fn of_chain(
         path: &Path,
         chain: &[CertificateDer<'_>],
@@ -175,8 +175,7 @@ impl<C: Send + Sync + 'static> ReloadableTls<C> {
         })
     }
 
-    /// Reloads the configuration whenever its files change, and warns before the certificate expires. Runs until it is
-    /// dropped.
+    /// Reloads the configuration whenever its files change, and warns before the certificate expires. Never returns.
     pub async fn keep_fresh(&self) {
         let Some(usage) = self.usage else {
             return std::future::pending().await;

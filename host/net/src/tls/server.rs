@@ -62,8 +62,8 @@ impl ServerTls {
     }
 }
 
-/// Loads a configuration without the TLS sessions of the previous one. So after a reload, clients must present their
-/// certificates again.
+/// Loads a configuration without the TLS sessions of the previous one. So clients must present their certificates
+/// again.
 fn load(
     usage: Usage,
     identity: &Identity,

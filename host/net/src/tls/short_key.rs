@@ -45,8 +45,7 @@ impl KeySizeVerifier {
         Self { inner, roots }
     }
 
-    /// Returns the size in bits of the CA key that signed one of these certificates, if the key is too short; `None`
-    /// otherwise.
+    /// Returns the size in bits of the CA key that signed one of these certificates, if that key is too short.
     fn short_authority(&self, chain: &[&CertificateDer<'_>]) -> Option<usize> {
         let (_, last) = parse_x509_certificate(chain.last()?).ok()?;
         let issuer = last.issuer().as_raw();

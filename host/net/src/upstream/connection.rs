@@ -140,8 +140,7 @@ pub(crate) fn over(dial: Dial, tls: ClientTls, connect_timeout: Duration) -> Con
         let tls = tls.clone();
         Arc::new(move |server: &Uri| tls.server_name(server))
     };
-    // Each connection uses the TLS configuration of the moment. TLS sessions are resumed until the configuration
-    // changes.
+    // Each connection uses the current TLS configuration. TLS sessions are resumed until the configuration changes.
     let connector = service_fn(move |server: Uri| {
         HttpsConnector::new(dial.clone(), tls.current(), false, names.clone())
             .map_response(limited)

@@ -47,8 +47,7 @@ pub(super) enum ExchangeError {
     Broken(#[source] hyper::Error),
 }
 
-/// The pool of connections to the servers of an upstream. Each worker has its own part, so that no thread waits for a
-/// lock.
+/// The pool of connections to the servers of an upstream. Each worker has its own part, so no thread waits for a lock.
 pub(super) struct Pool {
     connector: Connector,
     idle_of_workers: Vec<Arc<IdleConnections>>,
@@ -78,8 +77,7 @@ struct UpstreamConnection {
     driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
 }
 
-/// The right of a reply to use its connection. When it is dropped, the connection returns to the pool, or is closed if
-/// it cannot be used again.
+/// The right of a reply to use its connection. On drop, the connection returns to the pool, or is closed.
 struct Lease {
     connection: Option<UpstreamConnection>,
     pool: Arc<IdleConnections>,
@@ -158,8 +156,7 @@ impl IdleConnections {
         }
     }
 
-    /// Closes the connections that were idle for [`IDLE`]. Returns the time at which the next connection has to be
-    /// closed.
+    /// Closes the connections that were idle for [`IDLE`]. Returns the time at which the next one expires.
     fn close_expired(&self) -> Option<Instant> {
         let now = Instant::now();
         let mut idle = self.0.lock();
@@ -228,8 +225,7 @@ impl Drop for Lease {
         let Some(mut connection) = self.connection.take() else {
             return;
         };
-        // This poll replaces the waker of the task that used the connection. Otherwise, the next use of the connection
-        // would wake that task.
+        // This poll replaces the waker of the task that used the connection. Otherwise, the next use would wake it.
         let is_open = poll_unwoken(|cx| connection.drive(cx)).is_pending();
         if is_open && connection.sender.is_ready() {
             self.pool.put(connection);
@@ -290,8 +286,7 @@ impl Body for ReplyBody {
             *lease = None;
         }
         if let Poll::Ready(Some(Err(failure))) = polled {
-            // When a body fails, hyper's server discards the data that it has not sent. So the error is returned only
-            // by the next poll.
+            // When a body fails, hyper's server discards unsent data. So the error is returned only by the next poll.
             self.failure = Some(failure);
             cx.waker().wake_by_ref();
             return Poll::Pending;

@@ -36,7 +36,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Returns an error if the scheme is not `http` or `https`, or if the URL contains more than a scheme, a host and a
+    /// Returns an error if the scheme is not `http` or `https`, or if the URL has more than a scheme, host and
     /// port.
     pub fn new(uri: Uri) -> Result<Self, InvalidServer> {
         let text = uri.to_string();

@@ -41,8 +41,7 @@ pub struct FollowedServer {
 /// The order in which a request tries the servers of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Each request begins with the server after the previous request's first one (round robin). Servers that are down
-    /// come last.
+    /// Each request begins with the server after the previous request's (round robin). Servers that are down come last.
     Turns,
     /// Of servers that register themselves, only the first one, the master, is tried. If it refuses the connection, the
     /// request waits for a new master, up to the connect timeout. Configured servers are tried in their order.
@@ -143,8 +142,8 @@ impl ServerSet {
         known.targets.clone()
     }
 
-    /// Returns the servers to try for one request, with the servers in `avoided` last. Waits up to `patience` until the
-    /// servers are known.
+    /// Returns the servers to try for one request, the `avoided` ones last. Waits up to `patience` until servers are
+    /// known.
     pub(super) async fn attempts(&self, patience: Duration, avoided: &[Server]) -> Attempts<'_> {
         if let Some(followed) = &self.followed {
             let mut followed = followed.clone();
@@ -207,8 +206,7 @@ impl Attempts<'_> {
         matches!(self, Self::InOrder(targets) if targets.as_slice().is_empty())
     }
 
-    /// Returns the server to try next, after no connection to the previous one could be made. Returns `None` if there
-    /// is none.
+    /// Returns the server to try next, after no connection to the previous one could be made. `None` if none is left.
     pub(super) async fn next(&mut self) -> Option<Arc<Target>> {
         let (set, followed, refused, until, patience) = match self {
             Self::InOrder(targets) => return targets.next(),

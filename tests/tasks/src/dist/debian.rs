@@ -79,8 +79,8 @@ fn control_file(contents: &Contents) -> Result<String, Error> {
     ))
 }
 
-/// Returns the maintainer of the package, from Debian's environment variables. Without them, it is the author of the
-/// last commit.
+/// Returns the maintainer of the package, from Debian's environment variables. Without them, it is the last commit's
+/// author.
 fn maintainer() -> Result<String, Error> {
     if let (Ok(name), Ok(address)) = (env::var("DEBFULLNAME"), env::var("DEBEMAIL")) {
         return Ok(format!("{name} <{address}>"));

@@ -11,8 +11,8 @@ use crate::{
     folders::{at, copy_into, create_directory},
 };
 
-/// The user that runs the program in the image. `admittance kubernetes manifests` uses this user, too. The user owns no
-/// file of the image.
+/// The user that runs the program in the image. `admittance kubernetes manifests` uses it, too. It owns no file of the
+/// image.
 const USER: &str = "65532:65532";
 
 /// The file with the bundle of public certificate authorities, in Debian and its derivatives.

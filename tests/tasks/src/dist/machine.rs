@@ -1,5 +1,5 @@
-//! The architectures for which the program can be packaged: that of this machine, and those for which Debian has a
-//! cross compiler.
+//! The architectures for which the program can be packaged: this machine's, and those for which Debian has a cross
+//! compiler.
 
 use std::{env, path::Path, process::Command, str::FromStr};
 
@@ -55,8 +55,7 @@ impl Machine {
         }
     }
 
-    /// Returns a command for a program of the architecture. If this machine cannot run the program, the command runs it
-    /// in an emulator.
+    /// Returns a command for a program of the architecture. If this machine cannot run it, an emulator does.
     pub(crate) fn command(&self, program: &Path) -> Command {
         if self.is_this_one() {
             return Command::new(program);
@@ -82,8 +81,7 @@ impl Machine {
 
     fn emulator(&self) -> Command {
         let mut emulator = Command::new(format!("qemu-{}", self.0));
-        // The emulator needs memory for each page that the program reserves, so `-R` limits the program's addresses to
-        // 256 GiB.
+        // The emulator needs memory for each page that the program reserves, so `-R` limits the addresses to 256 GiB.
         emulator.args(["-R", "0x4000000000", "-L", &self.libraries()]);
         emulator
     }

@@ -101,8 +101,8 @@ impl Kubernetes {
         })
     }
 
-    /// Serves a tunnel from another gateway until it ends. Requests for the clusters that the other gateway announces
-    /// may go through the tunnel.
+    /// Serves a tunnel from another gateway until it ends. The clusters that that gateway announces are reachable
+    /// through it.
     async fn serve_gateway_tunnel(
         &self,
         id: &str,
@@ -139,8 +139,8 @@ impl Kubernetes {
 }
 
 impl Peers {
-    /// Checks the headers with which another gateway opens a tunnel. Returns the shared secret, and the connection with
-    /// a new challenge.
+    /// Checks the headers with which another gateway opens a tunnel. Returns the secret, and a context with a new
+    /// challenge.
     fn check(&self, headers: &HeaderMap) -> Result<(PeerSecret, ConnectionContext), KubernetesError> {
         let id = header(headers, ID)?;
         if id == self.id {

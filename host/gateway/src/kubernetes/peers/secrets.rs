@@ -25,13 +25,12 @@ pub(super) struct PeerSecret(Secret);
 /// The step in the opening of a tunnel at which one gateway proves that it has the secret.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum HandshakeStep {
-    /// The proof in the request of the gateway that opens the tunnel. Anyone who has seen the proof can send it again,
-    /// so it does not suffice.
+    /// The proof in the request of the gateway that opens the tunnel. Whoever has seen it can repeat it, so it does not
+    /// suffice.
     Opens,
     /// The proof in the reply of the gateway that accepts the tunnel. It covers the random key of the request.
     Accepts,
-    /// The proof in the first message of the gateway that opens the tunnel. It covers the random challenge of the
-    /// reply.
+    /// The proof in the first message of the gateway that opens the tunnel. It covers the challenge of the reply.
     Answers,
 }
 
@@ -45,8 +44,8 @@ pub(super) struct ConnectionContext {
     /// The registered URL of the gateway that accepts the tunnel. With the URL in the proof, that gateway cannot use
     /// the proof at another gateway.
     pub(super) server: String,
-    /// The random challenge of the gateway that accepts the tunnel. It is empty in the proof of the request, because it
-    /// is not known yet.
+    /// The random challenge of the gateway that accepts the tunnel. The first proof is made before it is known, with an
+    /// empty one.
     pub(super) challenge: String,
 }
 

@@ -37,8 +37,7 @@ const SERVER_NAME: &str = "kubernetes";
 /// The source of the credentials that an agent reports.
 #[derive(Clone, Debug)]
 pub enum AgentCredentials {
-    /// The files with the token of a service account and the CA of the API server. The token is replaced while the
-    /// agent runs.
+    /// The files with the token of a service account and the CA of the API server. The token changes meanwhile.
     ServiceAccount { token: PathBuf, ca: PathBuf },
     /// The current context of this kubeconfig. The user of the context must have a token.
     Kubeconfig(PathBuf),
@@ -88,8 +87,7 @@ impl AgentCredentials {
 }
 
 impl ApiServers {
-    /// Returns the addresses of the API servers. Configured addresses keep their order. Addresses from the endpoints
-    /// are sorted.
+    /// Returns the addresses of the API servers. Configured addresses keep their order, and other addresses are sorted.
     pub(super) async fn list(&self, credentials: &ReadCredentials) -> Result<Vec<Uri>, AgentError> {
         match self {
             Self::Listed(servers) => Ok(servers.clone()),

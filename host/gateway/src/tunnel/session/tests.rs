@@ -27,8 +27,7 @@ async fn open(session: &Session, to: TunnelDestination) -> io::Result<DuplexStre
     session.open(to, session.budget()).await
 }
 
-/// Returns the gateway's side of a tunnel, and the task of the agent at the other side, which connects only to this
-/// address.
+/// Returns the gateway's side of a tunnel, and the task of its agent, which connects only to this address.
 async fn tunnel(allowed: String) -> (Session, tokio::task::JoinHandle<String>) {
     let [ours, theirs] = socket().await;
     let agent = tokio::spawn(serve_agent(theirs, vec![allowed]));
@@ -149,8 +148,7 @@ impl Attacker {
         }
     }
 
-    /// Waits until the gateway has handled everything that was sent: it answers the frame for an unknown connection
-    /// only then.
+    /// Waits until the gateway has handled everything that was sent: only then it answers for an unknown connection.
     async fn settle(&mut self) {
         let unknown = 1 << 40;
         self.send(unknown, Content::Data(Bytes::new())).await;
@@ -190,8 +188,7 @@ async fn a_peer_that_ignores_a_pause_loses_the_connection() {
         panic!("it is not ended");
     };
     assert!(why.contains("goes on sending"), "{why}");
-    // The bytes in the inbox of the ended connection are dropped, so that they do not stay in memory if nobody reads
-    // them.
+    // The bytes in the inbox of the ended connection are dropped, because nobody might ever read them.
     let mut all = Vec::new();
     unread.read_to_end(&mut all).await.unwrap();
     assert!(all.len() <= BUFFER, "{}", all.len());

@@ -58,8 +58,7 @@ async fn take(mut body: Body, pause: Duration) -> Result<usize, String> {
     Ok(taken)
 }
 
-/// Returns the result of `taking`, or `None` if it has no result after a day. Meanwhile, the connection checks for
-/// stalls.
+/// Returns the result of `taking`, or `None` after a day without one. Meanwhile, the connection checks for stalls.
 async fn ends(
     activity: &Activity,
     taking: impl Future<Output = Result<usize, String>>,

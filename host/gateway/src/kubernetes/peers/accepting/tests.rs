@@ -27,8 +27,7 @@ async fn announcements_of_an_ended_tunnel_do_not_affect_its_successor() {
         apply_announcement(announcement, &routes, session, |_| budget.clone(), announced)
     };
     apply_announcement(added("a"), &old, &mut before).unwrap();
-    // The agent has opened a newer tunnel, so the other gateway announces its cluster again. The new route replaces the
-    // older one.
+    // The other gateway announces a newer tunnel of the same agent. It replaces the older one.
     apply_announcement(added("a"), &old, &mut before).unwrap();
     assert_eq!(known(), 1);
     // The other gateway has reconnected, and announces the cluster through the new connection. This gateway has not
