@@ -19,7 +19,7 @@ pub struct UnknownKeyword {
 }
 
 impl UnknownKeyword {
-    /// Creates the error for this text.
+    /// Creates the error for this text, which is not a keyword of the enum `W`.
     pub fn new<W: Keyword>(text: &str) -> Self {
         Self {
             what: W::ENUM_NAME,

@@ -15,7 +15,7 @@ impl Moment {
         Self(SystemTime::now())
     }
 
-    /// Returns the microseconds since 1970; 0 for an earlier time.
+    /// Returns the moment in microseconds since 1970; 0 for a moment before 1970.
     pub fn as_micros(self) -> u64 {
         let since = self.0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)

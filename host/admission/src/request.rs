@@ -17,7 +17,7 @@ pub struct Request {
     pub trace: Option<TraceContext>,
     /// The operation that the client requests for the object.
     pub operation: Operation,
-    /// The type of the object.
+    /// The kind of the object, such as `Pod`, with its group and version.
     pub kind: GroupVersionKind,
     /// The resource to which the object belongs, such as `pods`.
     pub resource: GroupVersionResource,
@@ -270,7 +270,7 @@ impl GroupVersionKind {
         }
     }
 
-    /// Guesses the resource of this kind: the plural in lower case. Kubernetes does so without discovery.
+    /// Guesses the resource of this kind: its plural in lower case, as Kubernetes does without discovery.
     pub fn guess_resource(&self) -> GroupVersionResource {
         let singular = self.kind.to_ascii_lowercase();
         let resource = match singular.as_str() {

@@ -19,7 +19,7 @@ use crate::{
 
 use self::audit::Audit;
 
-/// Provides what decides whether a stage is called for a request. Lives as long as the request.
+/// Provides the labels and permissions that decide whether a stage is called. Lives as long as the request.
 #[derive(Clone, Copy, derive_more::Debug)]
 #[debug("EvaluationSources {{ .. }}")]
 pub struct EvaluationSources<'a> {

@@ -57,14 +57,14 @@ pub struct StageSpec {
     pub is_disabled: bool,
 }
 
-/// A stage that takes precedence over stages of other chains, and the requests that it selects.
+/// A stage that takes precedence over others, and the requests that it selects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Precedence {
-    /// The name of the chain to which the preceding stage belongs.
+    /// The name of the chain of the stage that takes precedence.
     pub chain: Arc<str>,
-    /// The namespaces that the preceding stage selects; `None` selects all.
+    /// The namespaces that the stage with precedence selects; `None` selects all.
     pub namespaces: Option<NamespaceSelector>,
-    /// The labels of the objects that the preceding stage selects; an empty selector selects all objects.
+    /// The labels of the objects that the stage with precedence selects; an empty selector selects all objects.
     pub objects: LabelSelector,
 }
 
@@ -147,14 +147,14 @@ keywords!(Mode, "mode": Enforce = "Enforce", Audit = "Audit");
 /// The side effects of calling a hook, as in Kubernetes' `sideEffects`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SideEffects {
-    /// Calls have no side effects.
+    /// Calls of the hook have no side effects.
     #[default]
     None,
-    /// Calls have no side effects if the request is a dry run.
+    /// Calls of the hook have no side effects if the request is a dry run.
     NoneOnDryRun,
-    /// Calls have side effects, even if the request is a dry run.
+    /// Calls of the hook have side effects, even if the request is a dry run.
     Some,
-    /// The side effects are unknown.
+    /// It is unknown whether calls of the hook have side effects.
     Unknown,
 }
 

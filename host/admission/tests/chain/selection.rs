@@ -124,8 +124,8 @@ async fn a_stage_yields_to_a_stage_that_takes_precedence() {
             name,
         )))
     };
-    // (namespaces that the preceding stage selects, objects that it selects, whether the other stage is called). The
-    // request is for a Pod in `prod` with the label `inject: yes`.
+    // (namespaces that the stage with precedence selects, objects that it selects, whether the other stage is called).
+    // The request is for a Pod in `prod` with the label `inject: yes`.
     for (namespaces, objects, called) in [
         (None, label("inject", "yes"), false),
         (None, label("inject", "no"), true),
