@@ -51,9 +51,9 @@ pub enum Expected {
     /// No expectation: existing definitions are replaced, and missing ones are created.
     #[default]
     Any,
-    /// No definition exists yet.
+    /// None of the definitions exists yet.
     New,
-    /// All definitions exist.
+    /// All of the definitions exist already.
     Existing,
 }
 

@@ -48,7 +48,7 @@ pub trait HookKind: HookValue {
         None
     }
 
-    /// Returns warnings about valid settings of the hook that will probably fail, each with a fix. Default: none.
+    /// Returns warnings about valid settings that will probably make calls fail, each with a fix. Default: none.
     fn warnings(&self) -> Vec<(String, &'static str)> {
         Vec::new()
     }
@@ -84,8 +84,8 @@ pub trait HookKind: HookValue {
         Vec::new()
     }
 
-    /// Returns whether `native`, which was read from this hook's native form, lacks nothing. Default: whether they are
-    /// equal.
+    /// Returns whether `native`, read from this hook's native form, lacks none of its properties. Default: whether both
+    /// are equal.
     fn is_complete_in(&self, native: &HookDefinition) -> bool {
         self.equals(&**native)
     }
@@ -214,7 +214,7 @@ pub struct PreparedHook {
     pub status: HookStatus,
     /// The key of the hook's statistics. If a new definition changes it, they restart from zero. Default: empty.
     pub identity: String,
-    /// The failures that only this kind of hook can have; others are possible in every stage. Default: all failures.
+    /// The failures that this kind of hook can have, besides those that every stage can have. Default: all failures.
     pub failures: &'static [FailureKind],
     /// Whether the hook sends the requests to a server. Default: false.
     pub calls_server: bool,
@@ -246,7 +246,7 @@ pub struct HookStatus {
     /// The hook in one line: a plugin's name, a webhook's URL, or an expression.
     #[serde(default)]
     pub summary: String,
-    /// The plugins of a group, by name.
+    /// The status of each plugin of a group, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub plugins: BTreeMap<String, HookStatus>,
     /// The additional fields of this kind of hook.

@@ -90,7 +90,7 @@ pub(crate) fn label_key(text: &str) -> Result<(), String> {
     }
 }
 
-/// Checks that the text can be the value of a label, and is not empty. The rules are those for the name in its key.
+/// Checks that the text can be a label's value, and is not empty. The rules are the same as for the name in a key.
 pub(crate) fn label_value(text: &str) -> Result<(), String> {
     if is_name_part(text) {
         return Ok(());

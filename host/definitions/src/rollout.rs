@@ -36,7 +36,7 @@ pub struct RolloutDefinition {
     pub refusals: RolloutLimit,
 }
 
-/// The property of requests by which plugin or candidate decides. For equal values, the same plugin decides.
+/// The property of a request that selects the plugin or the candidate. Requests with equal values get the same one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RolloutKey {
     /// The namespace of the request or, if it has none, the name of the object.

@@ -123,7 +123,7 @@ impl DefinitionFile {
     }
 }
 
-/// A store of definitions, which are files, nodes of a ZooKeeper ensemble, or resources of a cluster.
+/// A store of definitions: of files, of nodes in a ZooKeeper ensemble, or of resources in a cluster.
 ///
 /// Apart from the differences between the two [`StoreKind`]s, all stores behave alike. The path of an entry begins with
 /// [`location`](Self::location).

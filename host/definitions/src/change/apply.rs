@@ -76,7 +76,7 @@ pub(crate) fn apply(
         }
     }).collect::<Result<Vec<_>, _>>()?;
 
-    // Conflicts are reported for the later of two definitions. So the applied text comes last.
+    // Of two conflicting definitions, the later one is reported. Therefore the applied definitions come last.
     let is_replaced = |file: usize, document: usize| {
         let mut targets = goals.iter().filter_map(WriteTarget::target);
         targets.any(|target| (target.file, target.document) == (file, document))

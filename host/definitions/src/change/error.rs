@@ -14,7 +14,7 @@ pub enum ChangeError {
     /// The definition exists, although it was expected to be new.
     #[error("{id} already exists in {location}")]
     AlreadyThere {
-        /// The name of the definition.
+        /// The kind and name of the definition.
         id: DefinitionId,
         /// The file and the position of the existing definition.
         location: Location,

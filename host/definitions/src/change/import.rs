@@ -58,15 +58,15 @@ pub struct Imported {
 /// Whether a definition was converted, and whether the native chain is equivalent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ImportResult {
-    /// The native chain is equivalent.
+    /// The definition was converted to an equivalent native chain.
     Exact,
-    /// The native chain makes the same decisions, but has other names or messages.
+    /// The definition was converted to a native chain that decides equally, but with other names or messages.
     Differs,
     /// The definition is kept unchanged, because no native chain is equivalent.
     Kept,
     /// The definition is omitted from the new file, because it calls no hooks or is native already.
     LeftOut,
-    /// The definition has mistakes.
+    /// The definition has mistakes, so it was not converted.
     Invalid,
 }
 

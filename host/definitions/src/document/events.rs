@@ -31,7 +31,7 @@ pub(super) struct Events<'t> {
     written: Position,
     /// The number of values so far, including keys and repeated values.
     values: usize,
-    /// The first field counts the values that aliases have repeated. The second is their total size as JSON, in bytes.
+    /// The next two fields: how many values aliases have repeated, and their total size as JSON, in bytes.
     repeated: usize,
     repeated_bytes: usize,
 }

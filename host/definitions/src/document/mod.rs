@@ -241,7 +241,7 @@ pub(crate) fn read_text_of(path: &Path, text: &str, mistakes: &mut Mistakes) -> 
     read_in(Some(directory), file, is_named_json(path), text, mistakes)
 }
 
-/// Reads the only document of a file. No document, or several, is a mistake.
+/// Reads the only document of a file. It is a mistake if there is none, or more than one.
 pub fn read_one(path: &Path, mistakes: &mut Mistakes) -> Option<Document> {
     let before = mistakes.len();
     let documents = read_file(path, mistakes);

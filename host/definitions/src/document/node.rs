@@ -36,7 +36,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the node with `mistakes` as the list to which reading it or its parts adds mistakes.
+    /// Returns the node with a list of mistakes: mistakes in the value or its parts are added to `mistakes`.
     #[must_use]
     pub fn reporting_to<'m>(&self, mistakes: &'m mut Mistakes) -> Node<'m>
     where

@@ -203,8 +203,8 @@ impl MapBuilder {
         }
     }
 
-    /// Sets a field; `is_written` tells that the map itself contains it. If the map itself has contained it before,
-    /// keeps the first value and returns the mistake.
+    /// Sets a field, which is from a merged map unless `is_written`. If the map itself contains it twice, keeps the
+    /// first value and returns the mistake.
     fn set(&mut self, entry: Entry, is_written: bool) -> Option<SyntaxMistake> {
         let next = self.entries.len();
         let (index, was_written) = self.keys.entry(entry.key.clone()).or_insert((next, is_written));

@@ -124,7 +124,7 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     Some((chain, canary))
 }
 
-/// Returns the chain's name. It begins like that of OpenKruise's webhook: chains are called in order of names.
+/// Returns the chain's name. The name decides when it is called, so it begins like OpenKruise's webhook.
 fn chain_name(name: &str) -> String {
     format!("kruise-sidecarset-{name}")
 }

@@ -22,7 +22,7 @@ pub struct FormContent {
 /// A name that a definition takes, so that no other definition may have it.
 #[derive(Debug)]
 pub(crate) struct TakenName {
-    /// What the name is the name of, such as `chain` or `binding`.
+    /// The kind of thing that has the name, such as `chain` or `binding`.
     pub(crate) of: &'static str,
     pub(crate) phase: Phase,
     pub(crate) name: String,
@@ -83,7 +83,7 @@ impl FormContent {
 pub struct ReadDefinition {
     pub(crate) form: Arc<dyn DocumentForm>,
     pub(crate) kind: &'static DocumentKind,
-    /// The location and path of the definition in its document. The path is empty unless it is an item of a list.
+    /// The definition's location, and its path in the document, which is empty unless it is in a list.
     root: ValueLocation,
     /// The content of the definition; `None` if essential parts are missing or wrong.
     content: Option<FormContent>,

@@ -106,7 +106,7 @@ pub struct PluginDefinition {
 }
 
 impl PluginDefinition {
-    /// The failures that a plugin can have, but no other hook.
+    /// The failures that a plugin can have, but not a hook without plugins.
     pub const FAILURES: &'static [FailureKind] = &[
         FailureKind::Trap,
         FailureKind::Memory,

@@ -76,8 +76,9 @@ pub(crate) fn define<'a>(
 #[derive(Default)]
 pub(crate) struct Chains {
     accepted: Vec<(Arc<dyn DocumentForm>, Vec<Arc<ReadDefinition>>)>,
-    /// The names that are taken. The key is what the name is the name of (such as `binding`), the phase and the name.
-    /// The value is the location of the first definition with the name, and whether other definitions may share it.
+    /// The names that are taken. The key is the kind of thing that is named (such as `binding`), its phase and its
+    /// name. The value is the location of the first definition with the name, and whether other definitions may share
+    /// it.
     names: HashMap<(&'static str, Phase, String), (Location, bool)>,
 }
 

@@ -10,7 +10,7 @@ use crate::{
     forms::ReadDefinition,
 };
 
-/// A definition as it is stored. After a rollback, or if the stored definition is invalid, the live one differs.
+/// A definition as it is stored. It differs from the live one after a rollback, or if it is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Definition")]
@@ -19,11 +19,11 @@ pub struct StoredDefinition {
     /// The kind and name of the definition.
     #[serde(flatten)]
     pub id: DefinitionId,
-    /// The path of the file, or of the entry in its store.
+    /// The path of the definition's file, or of its entry in a store.
     pub file: PathBuf,
     /// The line on which the definition begins in its file, from 1.
     pub line: u32,
-    /// The text with comments: the whole file, a document between `---` markers, or a list item without indentation.
+    /// The definition's text with comments: a whole file, a document between `---`, or a list item without indentation.
     pub text: String,
     /// The phase and name of its chain, such as `Mutating:pods`. It is missing if the definition has mistakes or
     /// defines no chain by itself, like an exception or a policy's binding.

@@ -41,12 +41,12 @@ pub struct BadDefinition {
     pub reasons: Vec<String>,
     /// Which version is served instead of the unusable definition.
     pub served: Served,
-    /// Whether the definition may become usable without being changed, when a missing module can be fetched.
+    /// Whether the definition cannot be used only until a missing module can be fetched.
     pub is_transient: bool,
 }
 
 impl BadDefinition {
-    /// Describes an unusable definition at this path. Its ID and the reasons are to be added.
+    /// Describes an unusable definition at this path. The caller adds its ID and the reasons.
     pub fn new(path: impl Into<PathBuf>, served: Served, is_transient: bool) -> Self {
         Self {
             path: path.into(),
@@ -65,11 +65,11 @@ impl BadDefinition {
 pub enum Served {
     /// Nothing: requests that the definition would have checked pass unchecked.
     Nothing,
-    /// The last valid version.
+    /// The last valid version of the definition.
     LastVersion,
-    /// The definition, with the modules that it used last.
+    /// The definition itself, but with the modules that it used before.
     LastModules,
-    /// The whole definition. Stages with missing modules fail, and their failure policies decide.
+    /// The definition itself. Stages whose modules are missing fail, and their failure policies decide.
     FailingStages,
 }
 
@@ -104,8 +104,7 @@ pub struct Usable {
 }
 
 impl DefinitionSet {
-    /// Sets aside the entries that cannot be used. Files are never set aside: mistakes in them are reported by
-    /// [`chains`](Self::chains).
+    /// Sets aside the entries that cannot be used. Files are kept, and [`chains`](Self::chains) reports their mistakes.
     ///
     /// `in_force` are the texts that are live now. Of two conflicting definitions, the one in force stays; if neither
     /// is in force, the one whose path sorts first, so that all replicas decide alike.
@@ -220,7 +219,7 @@ impl Classifier<'_> {
                     let entry = self.files.remove(index);
                     self.reject(entry, reasons);
                 } else {
-                    // The mistake is in a file, and files are never set aside. `DefinitionSet::chains` reports it.
+                    // The mistake is in a file, which is not set aside here. `DefinitionSet::chains` reports it.
                     continue;
                 }
                 is_done = false;

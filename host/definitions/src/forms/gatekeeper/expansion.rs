@@ -28,7 +28,7 @@ pub(super) struct ExpansionDocument {
     enforcement: Option<Enforcement>,
 }
 
-/// Expansion templates in sequence: each generates an object from that of its predecessor, the first from a request's.
+/// A sequence of expansion templates. Each generates from the object of its predecessor, the first from a request's.
 #[derive(Clone)]
 pub(super) struct ExpansionPath<'a> {
     first: &'a ExpansionDocument,

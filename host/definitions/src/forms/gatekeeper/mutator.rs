@@ -25,7 +25,7 @@ use crate::{
     selectors,
 };
 
-/// The name of the chain with all mutators. It begins like Gatekeeper's webhooks: chains are called in order of names.
+/// The name of the chain with all mutators. The name decides when it is called, so it begins as in Gatekeeper.
 pub(super) const CHAIN: &str = "gatekeeper-mutation";
 /// The name of the stage with all mutators. It is also the name of Gatekeeper's webhook.
 const STAGE: &str = "mutation.gatekeeper.sh";

@@ -9,8 +9,7 @@ use serde_json::{Map, Value as Json};
 use super::resource::{Resource, ResourceDocument};
 use crate::document::Node;
 
-/// The field that identifies a document of OpenAPI 3. The next constant is the field that identifies a document of
-/// OpenAPI 2, which is not supported.
+/// The field that identifies OpenAPI 3. The next constant identifies OpenAPI 2, which is not supported.
 pub(super) const VERSION: &str = "openapi";
 pub(super) const VERSION_2: &str = "swagger";
 

@@ -8,7 +8,7 @@ use crate::forms::kubernetes::policy::Constraints;
 /// Where an object contains a Pod or a Pod template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodPlacement {
-    /// The object itself is the Pod, or an object without a Pod template of another kind that the policy names.
+    /// There is no Pod template: the object is the Pod itself, or of another kind that the policy names.
     Object,
     /// The Pod template is in the object's `spec`.
     Template,

@@ -102,7 +102,7 @@ fn read_stage(node: &Node<'_>) -> Option<(StageId, ValueLocation)> {
     Some((node.parse()?, node.value_location()))
 }
 
-/// Reads when an exception ends: a time, or a day in UTC, on which the exception still applies.
+/// Reads when an exception ends: a time, or the last day (in UTC) on which it applies.
 pub(crate) fn read_end(node: &Node<'_>) -> Option<Moment> {
     let read = |text: &str| {
         let is_day = text.len() == "2027-01-31".len();

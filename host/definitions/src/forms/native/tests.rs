@@ -435,7 +435,7 @@ fn namespace_selectors_by_name_and_by_label_are_read() {
     }
 }
 
-/// `kubectl get -o yaml` prints such fields. The test also checks that mistakes in all remaining fields are reported.
+/// `kubectl get -o yaml` prints fields that an API server adds. Mistakes in all other fields are still reported.
 #[test]
 fn fields_that_the_api_server_adds_are_ignored() {
     let text = |kind: &str, more: &str| {

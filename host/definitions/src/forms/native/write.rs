@@ -106,7 +106,7 @@ fn stage(chain: &ChainDefinition, stage: &StageDefinition) -> Json {
     Json::Object(object)
 }
 
-/// Writes those policies of a stage that differ from the defaults, such as its failure policy, and its timeout.
+/// Writes the failure policy, the timeout, the mode and so on of a stage, if they differ from the defaults.
 fn write_policies(spec: &StageSpec, object: &mut Map<String, Json>) {
     if spec.failure_policy != FailurePolicy::default() {
         put(object, "failurePolicy", spec.failure_policy.as_str());

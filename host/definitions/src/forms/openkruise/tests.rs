@@ -226,7 +226,7 @@ fn canary_of(base: &str) -> String {
     format!("apps.kruise.io/sidecarset-canary: \"true\", apps.kruise.io/sidecarset-base: {base}")
 }
 
-/// `sidecarsetMutatingPod` of OpenKruise gives the same Pods to the canary.
+/// OpenKruise decides this in `sidecarsetMutatingPod`.
 #[test]
 fn a_sidecar_set_is_not_injected_into_pods_that_its_canary_selects() {
     let text = [

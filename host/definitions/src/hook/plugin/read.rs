@@ -32,7 +32,7 @@ pub(crate) fn read_member(node: &Node<'_>) -> Option<(PluginDefinition, Option<D
     Some((written.without_defaults()?, timeout))
 }
 
-/// Reads `clientConfig` or `plugin` of a webhook or BCS hook. Messages call it `what`, such as `webhook`.
+/// Reads `clientConfig` or `plugin` of a hook. Messages call the hook `what`, such as `webhook`.
 pub(crate) fn read_in_place_of_client<'a>(
     fields: &mut Fields<'a>,
     what: &str,

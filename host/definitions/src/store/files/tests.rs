@@ -272,7 +272,7 @@ admissionWebhooks:
 #[tokio::test(start_paused = true)]
 async fn a_truncated_file_is_accepted_only_after_a_wait() {
     const SOON: Duration = Duration::from_millis(1000);
-    /// Cuts the text off after `end`. A new first line is added, because a prefix of the text is always recognised.
+    /// Cuts the text off after `end`. A new first line is added, because a mere prefix always counts as truncated.
     fn cut(text: &str, end: &str) -> String {
         let length = text.find(end).unwrap() + end.len();
         format!("# New.\n{}\n", &text[..length])

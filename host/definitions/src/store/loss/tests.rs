@@ -1,7 +1,7 @@
 use super::*;
 use crate::{DefinitionFile, DefinitionSet, certificates};
 
-/// A chain with one stage, and an exception to it.
+/// A chain with stages of every kind, and an exception to one of its stages.
 const BEFORE: &str = "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata: { name: pods }
