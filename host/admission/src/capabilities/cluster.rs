@@ -148,7 +148,7 @@ pub struct ClusterQuery {
 pub struct ClusterPage {
     /// The objects, as JSON.
     pub objects: Vec<Arc<str>>,
-    /// Where the next page starts, for [`ClusterQuery::from`]; `None` if this page is the last.
+    /// Where the next page starts, for `from` of the next query; `None` if this page is the last.
     pub rest: Option<String>,
 }
 
