@@ -13,8 +13,8 @@ const REDACTED: &str = "\"[redacted]\"";
 const WITHHELD: &str = "# This text cannot be read as a definition, and may hold values of `allow.environment`: the role \
                         Read does not see it.\n";
 
-/// Returns the text with `[redacted]` in place of each value in `allow.environment`. If the values cannot be located,
-/// another text replaces the whole text.
+/// Returns the text with `[redacted]` in place of each value in `allow.environment`. If the values cannot be located, a
+/// notice replaces the whole text.
 pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
     // A backslash may be an escape in the name of the field, so such a text is always parsed.
     let may_grant = text.contains('\\') || text.to_ascii_lowercase().contains("environment");

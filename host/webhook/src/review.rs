@@ -30,7 +30,7 @@ pub(crate) async fn call(
     deadline: Deadline,
 ) -> Result<Response, Failure> {
     let body = write_review(form.version, request);
-    // The timeout is sent in full seconds. As in kube-apiserver, it is rounded up, lest the webhook gives up early.
+    // Rounded up to full seconds, as in kube-apiserver, so that the webhook does not give up too early.
     let seconds = deadline.remaining().as_millis().div_ceil(1000).max(1);
     let uri = caller.endpoint.uri(Some(&format!("timeout={seconds}s")));
     let is_success = |status: StatusCode| (200..=206).contains(&status.as_u16());

@@ -60,7 +60,7 @@ pub struct Imported {
 pub enum ImportResult {
     /// The definition was converted to an equivalent native chain.
     Exact,
-    /// The definition was converted to a native chain that decides equally, but with other names or messages.
+    /// The definition was converted to a native chain with the same decisions, but other names or messages.
     Differs,
     /// The definition is kept unchanged, because no native chain is equivalent.
     Kept,

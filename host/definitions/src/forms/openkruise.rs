@@ -124,7 +124,7 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     Some((chain, canary))
 }
 
-/// Returns the chain's name. The name decides when it is called, so it begins like OpenKruise's webhook.
+/// Returns the chain's name. Chains are called in the order of their names, so it begins like OpenKruise's webhook.
 fn chain_name(name: &str) -> String {
     format!("kruise-sidecarset-{name}")
 }

@@ -175,7 +175,7 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
 /// Reads a part of a host name: one or more labels, separated by dots.
 fn host_part(node: &Node<'_>) -> Option<String> {
     let text = node.text()?;
-    // The suffix `.svc` prevents that a name of digits is parsed as an IP address.
+    // With the suffix `.svc`, a name that consists of digits is not parsed as an IP address.
     let host = format!("{text}.svc");
     if matches!(ServerName::try_from(host), Ok(ServerName::DnsName(_))) {
         return Some(text.to_owned());

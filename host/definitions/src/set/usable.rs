@@ -41,7 +41,7 @@ pub struct BadDefinition {
     pub reasons: Vec<String>,
     /// Which version is served instead of the unusable definition.
     pub served: Served,
-    /// Whether the definition cannot be used only until a missing module can be fetched.
+    /// Whether the definition is valid, and can be used once a missing module can be fetched.
     pub is_transient: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Imitates the objects and permissions in the cluster of the recording, and calls chains for requests to it.
+//! Imitates the recorded cluster's objects and permissions, and calls chains for requests to it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

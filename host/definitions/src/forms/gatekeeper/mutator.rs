@@ -25,7 +25,7 @@ use crate::{
     selectors,
 };
 
-/// The name of the chain with all mutators. The name decides when it is called, so it begins as in Gatekeeper.
+/// The chain of all mutators. Chains are called in the order of their names, so it begins like Gatekeeper's webhooks.
 pub(super) const CHAIN: &str = "gatekeeper-mutation";
 /// The name of the stage with all mutators. It is also the name of Gatekeeper's webhook.
 const STAGE: &str = "mutation.gatekeeper.sh";

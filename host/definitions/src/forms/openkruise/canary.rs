@@ -89,7 +89,7 @@ impl Canary {
     }
 }
 
-/// Excludes the Pods that a canary selects from the stage of its base. A paused canary has no stage, so excludes none.
+/// Excludes the Pods that a canary selects from its base's stage. A paused canary has no stage, so it excludes none.
 pub(super) fn prefer(canaries: &[&Canary], chains: &mut [ChainDefinition]) {
     for canary in canaries {
         let find = |chains: &[ChainDefinition], name| {

@@ -405,7 +405,7 @@ fn mistakes_in_mutators_are_reported_with_their_locations() {
     }
 }
 
-/// In pkg/mutation/schema of Gatekeeper 3.x, neither of two such mutators is applied.
+/// Gatekeeper 3.x applies neither of two such mutators (pkg/mutation/schema).
 #[test]
 fn mutators_with_contradicting_locations_are_a_mistake() {
     let object = format!("{POD}, location: spec.containers.image, parameters: {{ assign: {{ value: 1 }} }}");
