@@ -28,7 +28,7 @@ pub use crate::bindings::admittance::plugin::cluster::Access;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The host has no control plane to read from, or cannot reach it.
+    /// The host has no control plane, or cannot reach it.
     #[error("the control plane is unavailable: {0}")]
     Unavailable(String),
     /// The control plane did not answer before the deadline of the call.
@@ -160,7 +160,7 @@ impl List {
 /// An iterator over the objects of a [`List`].
 #[derive(Debug)]
 pub struct Objects<T> {
-    /// The request for the next page, if there may be one.
+    /// The request for the next page of the list; `None` if there is no further page.
     next: Option<PageRequest>,
     page: vec::IntoIter<String>,
     parsed_as: PhantomData<fn() -> T>,

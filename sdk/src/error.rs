@@ -50,7 +50,7 @@ pub enum Error {
     Write {
         /// The path in the object at which the patch should have set the value.
         pointer: PointerBuf,
-        /// The error of the serializer.
+        /// The error that the serializer reported.
         source: serde_json::Error,
     },
     /// A typed change cannot be converted to a patch, because the plugin's type drops or adds elements of a list when

@@ -24,7 +24,7 @@ pub fn log(level: Level, context: &str, message: &str) {
     }
 }
 
-/// Logs a line at a level, with arguments as for `format!`.
+/// Logs a line at this level. Takes the arguments of `format!`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __log {

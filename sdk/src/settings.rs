@@ -50,7 +50,7 @@ impl<T: DeserializeOwned + JsonSchema> Settings for T {
 pub struct NoSettings {}
 
 impl SettingsError {
-    /// Returns the path of the mistake, as a JSON Pointer into the settings; empty for the settings as a whole.
+    /// Returns the place of the mistake in the settings, as a JSON Pointer; empty for the settings as a whole.
     pub fn pointer(&self) -> &str {
         &self.pointer
     }

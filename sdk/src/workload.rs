@@ -52,7 +52,7 @@ pub struct Workload<'a> {
     misspelt: Option<Misspelt>,
 }
 
-/// A pod template: containers and metadata. Paths are JSON Pointers into the object.
+/// The pod template in an object: its containers and metadata. Paths are JSON Pointers into the object.
 #[derive(Debug, Clone)]
 pub struct PodTemplate<'a> {
     /// The path of the pod's annotations and labels: `/spec/template/metadata`.
@@ -61,11 +61,11 @@ pub struct PodTemplate<'a> {
     pub metadata_path: PointerBuf,
     /// Whether the object has metadata at `metadata_path`.
     pub has_metadata: bool,
-    /// The annotations at `metadata_path`, if there are any.
+    /// The annotations of the pod template, at `metadata_path`; `None` if there are none.
     pub annotations: Option<TextMap<'a>>,
-    /// The labels at `metadata_path`, if there are any.
+    /// The labels of the pod template, at `metadata_path`; `None` if there are none.
     pub labels: Option<TextMap<'a>>,
-    /// The path of the pod spec: `/spec/template/spec`.
+    /// The path of the pod spec in the object, such as `/spec/template/spec`.
     pub spec_path: PointerBuf,
     /// The list `containers` of the pod spec; `None` if it is absent.
     pub containers: Option<Vec<Container<'a>>>,
@@ -87,7 +87,7 @@ pub struct PodTemplate<'a> {
 pub struct Misspelt {
     /// The path of the misspelt field, with the misspelt name at its end.
     pub path: PointerBuf,
-    /// The correct name of the field.
+    /// The correct name of the misspelt field.
     pub expected: &'static str,
 }
 

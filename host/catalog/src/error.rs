@@ -63,7 +63,7 @@ pub enum Error {
     #[error("timeout: nothing was received from {place} for {}; it is retried if the definition allows that", humantime::format_duration(*.waited))]
     TooSlow {
         place: String,
-        /// The time that the client waited for the connection or the next bytes.
+        /// The time for which the client waited for a connection, or for the next bytes.
         waited: Duration,
     },
     /// The TLS connection failed, because the server's certificate is invalid, or because the server does not use TLS.

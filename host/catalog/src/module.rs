@@ -10,7 +10,7 @@ use crate::{
     stock,
 };
 
-/// The default size limit of a module: 32 MiB, far more than a hook needs.
+/// The default maximum size of a module: 32 MiB, which is far more than a hook needs.
 pub const MODULE_SIZE_LIMIT: u64 = 32 << 20;
 
 /// A module that was checked: it has the digest that the definition names, and the required signature. Only a
@@ -30,7 +30,7 @@ pub struct Module {
 pub(crate) struct FetchedModule {
     pub(crate) bytes: Bytes,
     pub(crate) digest: Digest,
-    /// The manifest that lists the module, if the module is from a registry.
+    /// The manifest of the module; `None` if the module is not from a registry.
     pub(crate) manifest: Option<Bytes>,
 }
 

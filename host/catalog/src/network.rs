@@ -52,9 +52,9 @@ pub enum FetchProgress {
     },
     /// More bytes of the module were transferred. `bytes` includes the bytes of earlier attempts.
     Received { bytes: u64 },
-    /// An attempt failed, and the next one starts after a pause.
+    /// An attempt to transfer the module failed, and the next attempt starts after a pause.
     Retrying { after: Duration, error: Error },
-    /// The transfer is complete, and its digest was checked.
+    /// The transfer of the module is complete, and its digest was checked.
     Finished,
 }
 

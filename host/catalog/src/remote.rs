@@ -91,7 +91,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Once<K, V> {
 }
 
 impl Catalog {
-    /// Obtains a module from a URL or a registry, or from the store.
+    /// Obtains a module from a URL or a registry, or from the store if the store has it.
     pub(crate) async fn obtain_remote(
         &self,
         reference: &ModuleReference,
@@ -142,7 +142,7 @@ impl Fetch<'_> {
         {
             return Ok(found.clone());
         }
-        // The futures are boxed because they are large, and would enlarge every future that contains them.
+        // Without boxes, these large futures would enlarge every future that contains them.
         match self.reference {
             ModuleReference::Https(url) => Box::pin(self.https(url, recorded)).await,
             ModuleReference::Oci(artifact) => Box::pin(self.oci(artifact, recorded)).await,

@@ -36,12 +36,13 @@ pub struct Store {
     maps_code: bool,
 }
 
-/// The digest of everything that a compiled form depends on.
+/// The key of a compiled form in the store: a digest of everything that the compiled form depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CompiledKey(Digest);
 
 impl CompiledKey {
-    /// Creates the key for a module with these settings and this compiler, which `engine_fingerprint` identifies.
+    /// Creates the key for a module that is compiled with these settings and this compiler, which `engine_fingerprint`
+    /// identifies.
     pub fn new(module: Digest, settings: &str, engine_fingerprint: &str) -> Self {
         Self(Digest::of_parts([
             module.as_bytes().as_slice(),

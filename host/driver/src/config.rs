@@ -54,25 +54,26 @@ pub struct Config {
     pub on_bad_definition: OnBadDefinition,
     /// The ZooKeeper ensembles in which the driver discovers servers, and registers itself.
     pub zookeeper: ZooKeeperConfig,
-    /// The directory for modules and their compiled forms.
+    /// The directory that stores modules and their compiled forms.
     pub store: StoreConfig,
     pub history: HistoryConfig,
-    /// The settings for fetching modules from servers and registries, and the rules for signatures.
+    /// How modules are fetched from servers and registries, and the rules for their signatures.
     pub catalog: CatalogConfig,
     pub sandbox: SandboxConfig,
     pub plugin_http: OutboundConfig,
     pub namespaces: NamespacesConfig,
-    /// The Kubernetes cluster in which namespace labels, objects for plugins and permissions of users are looked up.
+    /// The Kubernetes cluster that tells the labels of namespaces, the objects that plugins read, and the permissions
+    /// of users.
     pub cluster: Option<ClusterConfig>,
     /// For each host name of a webhook, the `host:port` to connect to.
     pub resolve: Vec<(String, String)>,
-    /// Whether to accept webhooks whose CA has an RSA key of less than 2048 bits.
+    /// Whether webhooks are accepted whose CA has an RSA key of less than 2048 bits.
     pub accepts_short_keys: bool,
     pub decisions: DecisionsConfig,
     pub decision_sinks: SinksConfig,
     pub log: LogConfig,
     pub tracing: Option<TracingConfig>,
-    /// Warnings about plain values in the file that YAML 1.1 and YAML 1.2 read differently.
+    /// Warnings about plain values in the configuration file that YAML 1.1 and YAML 1.2 read differently.
     pub ambiguities: Vec<Mistake>,
 }
 
@@ -161,7 +162,7 @@ pub struct ListConfig {
     pub headers: Vec<(HeaderName, PathBuf)>,
 }
 
-/// Returns whether replicas with these definitions have a leader, which is elected in the cluster or in ZooKeeper.
+/// Returns whether replicas with this front end and these definitions elect a leader, in the cluster or in ZooKeeper.
 fn has_leader(front: &dyn FrontConfig, definitions: &[Arc<dyn DefinitionPlace>], has_ensemble: bool) -> bool {
     front.webhooks().is_some()
         || front.audit().is_some()
@@ -247,11 +248,11 @@ pub struct Limits {
     /// The minimum rate at which a client must send a request's body or read a reply, in bytes per second, averaged
     /// over `idle_timeout`; 0 for no minimum. Default: 512.
     pub minimum_rate: u64,
-    /// The maximum number of requests in flight. Default: 1024.
+    /// The maximum number of requests in flight, without watches and tunnels. Default: 1024.
     pub concurrency: usize,
     /// The maximum number of open watches and tunnels, which do not count towards `concurrency`. Default: 4096.
     pub streams: usize,
-    /// The idle timeout of a watch or a tunnel. Default: 1 h.
+    /// The time after which a watch or a tunnel without traffic is closed. Default: 1 h.
     pub stream_idle_timeout: Duration,
     /// The maximum number of client connections. Default: as many as the limit on file descriptors allows if each
     /// connection also needs a descriptor for the upstream.
@@ -330,7 +331,7 @@ keywords!(TracingProtocol, "protocol": HttpProtobuf = "http/protobuf", HttpJson 
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Lines are formatted for people on a terminal, and as JSON if the output is not a terminal.
+    /// The format depends on the output: lines for people on a terminal, and otherwise JSON.
     #[default]
     Auto,
     Pretty,

@@ -52,7 +52,7 @@ pub enum Error {
     Registration(#[from] RegistrationError),
 }
 
-/// The driver's connections to servers other than its upstream.
+/// The driver's connections, except those to its upstream.
 #[derive(Clone, Debug, Default)]
 pub struct Connections {
     pub ensembles: Ensembles,
@@ -229,7 +229,7 @@ impl Driver {
         });
         let access = admin.as_ref().map(|admin| admin.access.clone());
         let background = follow(&observed, access, self.namespaces, leader.as_deref());
-        // The admin port closes last, so that it can show the progress of the shutdown.
+        // The admin port stops last, because it shows the progress of the shutdown.
         if let Some(admin) = &admin {
             admin.start(observed.clone(), self.sinks.database());
         }

@@ -136,7 +136,7 @@ impl dyn FrontConfig {
     }
 }
 
-/// The dependencies of a front end when it starts.
+/// The values that a front end needs to start.
 #[derive(Clone, Copy, Debug)]
 pub struct StartContext<'a> {
     pub ports: Ports,
@@ -176,7 +176,7 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Adds the sections about this front end to `GET /v1/status`.
+    /// Adds what is known about this front end to the reply to `GET /v1/status`.
     fn report(&self, status: &mut DriverStatus) {
         let servers = self.upstreams();
         status.upstream = servers
@@ -186,8 +186,8 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
             .collect();
     }
 
-    /// Returns the reply to `/healthz` in bcs-mesos-driver's format, or `None` for the default. `ip` is the listen
-    /// address.
+    /// Returns the reply to `/healthz` in bcs-mesos-driver's format; `None` if the front end replies as usual. `ip` is
+    /// the listen address.
     fn health(&self, _ip: IpAddr) -> Option<HealthInfo> {
         None
     }
@@ -196,7 +196,7 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
         self.upstreams().first()?.tls_status()
     }
 
-    /// Returns the users and clusters that the admin API manages.
+    /// Returns the users and clusters of the front end, which the admin API manages; `None` if it has none.
     fn accounts(&self) -> Option<&Accounts> {
         None
     }
@@ -211,7 +211,7 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Checks the health of servers and reloads changed files. Never completes.
+    /// Checks the health of the front end's servers, and reloads changed files. Never completes.
     fn follow(&self) -> BoxFuture<'_, ()> {
         async {
             let upstreams = self.upstreams();
@@ -231,7 +231,7 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
         .boxed()
     }
 
-    /// Starts a graceful stop; requests in flight continue.
+    /// Starts a graceful stop of the front end, during which requests in flight continue.
     fn stop(&self) {}
 }
 
@@ -261,7 +261,7 @@ impl From<Response<Body>> for Answer {
     }
 }
 
-/// A front end's configuration, and the lists of its upstream.
+/// The configuration of a front end, and the lists of its upstream.
 pub(crate) type FrontSection = (Box<dyn FrontConfig>, Vec<ListConfig>);
 
 /// A kind of front end. `read` gets the section of this front end below `dialect`, and the fields of the whole file.
@@ -274,7 +274,7 @@ struct FrontRow {
     admin_routes: fn() -> Vec<Route>,
 }
 
-/// Returns the routes of all front ends at the admin port. Every driver has all of these routes.
+/// Returns the admin port's routes for front ends. A driver has the routes of all front ends, whichever it runs.
 pub(crate) fn admin_routes() -> Vec<Route> {
     FRONTS.iter().flat_map(|row| (row.admin_routes)()).collect()
 }

@@ -52,7 +52,7 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Answers requests until it is stopped.
+    /// Serves until it is stopped: answers requests with this front end.
     pub(crate) async fn run<S: FrontService>(self, front: S) {
         let [requests, streams] = self.in_flight.map(FairLimit::new);
         let handler = FrontHandler(Arc::new(FrontState {
@@ -133,12 +133,12 @@ enum RequestClass {
 }
 
 impl RequestClass {
-    /// Classifies a request by its method, path and headers.
+    /// Returns the class of a request, by its method, path and headers.
     fn from_request<B>(request: &Request<B>) -> Self {
         let is_watch = || {
             let query = request.uri().query().unwrap_or_default();
             form_urlencoded::parse(query.as_bytes()).any(|(key, value)| {
-                // The query asks to watch if Go would parse the value as true.
+                // The request is a watch if Go would parse the value of this query parameter as true.
                 matches!(&*key, "watch" | "follow")
                     && matches!(&*value, "" | "1" | "t" | "T" | "true" | "True" | "TRUE")
             })
@@ -165,7 +165,7 @@ impl RequestClass {
 }
 
 impl<S: FrontService> FrontState<S> {
-    /// Returns the reply to an aborted request for this path.
+    /// Returns the reply to a request for this path that was aborted for this reason.
     fn end(&self, path: &str, end: &EndReason<'_>) -> Answer {
         Answer {
             response: self.front.reply(path, end),

@@ -23,7 +23,7 @@ use crate::config::{Config, ListConfig};
 
 /// The maximum size of the upstream's reply to a request for a list or an object, in bytes.
 const LIMIT: usize = 64 << 20;
-/// The maximum size of a header's value, in bytes.
+/// The maximum size of a configured header's value, in bytes.
 const HEADER_LIMIT: u64 = 64 << 10;
 /// The number of listed objects that are fetched concurrently.
 const CONCURRENT: usize = 16;
@@ -60,7 +60,7 @@ enum ReadError {
     Repeated,
 }
 
-/// A list that could only be read in part, or not at all.
+/// A list at the upstream that could be read only in part, or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncompleteList {
     pub path: String,
@@ -196,7 +196,8 @@ impl Lists {
         }
     }
 
-    /// Returns the request that creates an item's object; `None` if the object is gone, or no chain matches.
+    /// Returns the request that would create the object of a list's item; `None` if the object is gone, or if no chain
+    /// matches the request.
     async fn request(&self, list: &OpenedList, item: &str) -> Result<Option<Box<Request>>, ReadError> {
         let OpenedList { route, headers } = list;
         let Some(object) = &route.object else {

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_namespaces_are_reported() {
+    fn an_invalid_namespaces_file_is_reported() {
         for (text, expected) in [
             ("prod: a\n", "prod: a string where an object is expected"),
             (

@@ -67,7 +67,7 @@ pub enum PlaceError {
     Path(&'static str),
 }
 
-/// Configures a host to read the definitions of these places.
+/// Makes a host read the definitions of these places.
 pub fn with_definitions(
     mut builder: HostBuilder,
     places: &[Arc<dyn DefinitionPlace>],

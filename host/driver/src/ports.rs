@@ -34,7 +34,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Opens the port for clients. `upstream_timeout` is `None` if there is no upstream.
+    /// Opens the port for clients. `upstream_timeout` limits the upstream's replies; `None` without an upstream.
     pub(crate) async fn listen(
         config: ListenConfig,
         limits: &Limits,

@@ -37,20 +37,20 @@ use crate::fronts::Front;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DriverStatus {
-    /// The live table.
+    /// The live table of chains, which requests pass through.
     #[serde(flatten)]
     pub table: Status,
     /// Whether the driver is stopping; `/readyz` then replies 503.
     pub stopping: bool,
-    /// The ports of the driver.
+    /// The ports at which the driver listens.
     #[serde(default)]
     pub listeners: Vec<ListenerStatus>,
     /// The servers of the control plane; empty behind kube-apiserver and for a gateway.
     pub upstream: Vec<ServerHealth>,
-    /// The discovery of these servers; absent if the configuration lists them.
+    /// How the servers of the control plane are discovered; absent if the configuration lists them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discovery: Option<DiscoveryStatus>,
-    /// The sessions with ZooKeeper.
+    /// The driver's sessions with ZooKeeper ensembles.
     pub zookeeper: Vec<EnsembleStatus>,
     /// The ZooKeeper nodes through which other programs find this driver.
     pub registrations: Vec<RegisteredNode>,
@@ -72,7 +72,7 @@ pub struct DriverStatus {
     /// The live and the prepared table of each replica; absent unless replicas go live together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<ReplicasStatus>,
-    /// The driver's own certificates.
+    /// The certificates that the driver itself presents.
     pub certificates: Vec<CertificateStatus>,
 }
 
@@ -139,7 +139,7 @@ impl StatusSources {
 }
 
 impl DriverStatus {
-    /// Describes each server, session and certificate that the driver depends on, grouped in panels.
+    /// Describes each server, session and certificate that the driver depends on, in groups for the health page.
     pub fn dependencies(&self, now: Moment) -> Vec<HealthPanel> {
         panels::dependencies(self, now)
     }

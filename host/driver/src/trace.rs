@@ -18,7 +18,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 pub use self::export::{Traces, TracesError};
 
-/// The length to which paths in spans are cut, in bytes.
+/// The maximum number of bytes of a request's path that its span contains.
 const PATH_LIMIT: usize = 1024;
 
 /// Begins the span of a request if spans are exported, and writes it to the request's headers, so that the next

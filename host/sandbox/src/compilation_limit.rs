@@ -8,9 +8,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// not delay all others.
 const PERMITS: usize = 2;
 
-/// Limits concurrent compilations once requests are served.
+/// Limits the number of concurrent compilations, from when requests are served.
 pub(crate) struct CompilationLimit {
-    /// The compilation thread, if modules are compiled in this process. The cell is set when serving starts.
+    /// The thread for compilations, if they run in this process. The cell is set when requests are served.
     begun: OnceLock<Option<Arc<ThreadPool>>>,
     permits: Arc<Semaphore>,
 }
@@ -36,7 +36,8 @@ impl CompilationLimit {
             .get_or_init(|| in_process.then(pool).flatten().map(Arc::new));
     }
 
-    /// Waits for a permit to compile; `None` before serving starts, when compilations are not limited.
+    /// Waits for a permit to compile. Returns `None` if requests are not served yet, because compilations are not
+    /// limited then.
     pub(crate) async fn acquire(&self) -> Option<CompilationPermit> {
         let pool = self.begun.get()?.clone();
         let permit = self.permits.clone().acquire_owned().await.ok()?;

@@ -77,7 +77,7 @@ pub fn compile(job: &str) -> ExitCode {
         Ok(Ok(artifact)) => (artifact, ExitCode::SUCCESS),
         Ok(Err(refusal)) => (refusal.into_bytes(), ExitCode::from(REFUSED)),
         Err(error) => {
-            // This line is for the parent process, or for a user who runs the command by hand.
+            // The message is for the parent process, or for a user who runs the command by hand.
             let _ = writeln!(io::stderr(), "{error}");
             return ExitCode::FAILURE;
         }
@@ -97,7 +97,7 @@ fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
     // The number of cores is read first, because it comes from files, which the confined process cannot open.
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     if let Err(error) = confine() {
-        // The parent process logs this line once.
+        // The parent process logs this line, once for all compilers.
         let _ = writeln!(io::stderr(), "{UNCONFINED}{error}");
     }
     if !job.in_background {

@@ -312,7 +312,7 @@ impl Counts {
 
 /// The byte that precedes a type in a list of declarations, in the binary format of components.
 const DECLARED_TYPE: u8 = 0x01;
-/// The first bytes of component types and instance types, which contain nested declarations.
+/// The bytes with which a component type and an instance type begin. These types contain nested declarations.
 const NESTED_TYPES: [u8; 2] = [0x41, 0x42];
 
 fn unknown_cost() -> Error {

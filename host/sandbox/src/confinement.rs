@@ -80,7 +80,7 @@ mod filters {
                 libc::SYS_prctl,
                 vec![first(SeccompCmpOp::Eq, libc::PR_SET_NAME.cast_unsigned().into())?],
             ),
-            // The C function `abort` needs this call.
+            // The system call is allowed with checked arguments, because the C function `abort` needs it.
             (
                 libc::SYS_tgkill,
                 vec![first(SeccompCmpOp::Eq, process::id().into())?],

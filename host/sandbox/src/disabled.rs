@@ -34,22 +34,22 @@ impl Sandbox {
         Err(Error::NoEngine)
     }
 
-    /// Never called, because there is no sandbox without the feature `engine`.
+    /// Never called, because this type cannot be created without the feature `engine`.
     pub fn fingerprint(&self) -> String {
         match self.0 {}
     }
 
-    /// Never called.
+    /// Never called, because this type cannot be created without the feature `engine`.
     pub fn prepare_in_background(&self) {
         match self.0 {}
     }
 
-    /// Never called.
+    /// Never called, because this type cannot be created without the feature `engine`.
     pub fn share(&self, _: Digest) -> SharedModule {
         match self.0 {}
     }
 
-    /// Never called.
+    /// Never called, because this type cannot be created without the feature `engine`.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl Sandbox {
         match self.0 {}
     }
 
-    /// Never called.
+    /// Never called, because this type cannot be created without the feature `engine`.
     ///
     /// # Errors
     ///
@@ -78,19 +78,19 @@ impl Prepared {
         Err(Error::NoEngine)
     }
 
-    /// Never called.
+    /// Never called, because this type cannot be created without the feature `engine`.
     pub fn to_bytes(&self) -> Vec<u8> {
         match self.0 {}
     }
 }
 
 impl Plugin {
-    /// Never called.
+    /// Never called, because this type cannot be created without the feature `engine`.
     pub fn description(&self) -> &Description {
         match self.0 {}
     }
 
-    /// Never called.
+    /// Never called, because this type cannot be created without the feature `engine`.
     pub fn configured(&self) -> &Configured {
         match self.0 {}
     }

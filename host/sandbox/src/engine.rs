@@ -37,7 +37,7 @@ pub(crate) mod per_call {
     /// The maximum number of tables in a call. A plain Rust component has two: its function table, and the table of the
     /// module that breaks import cycles. Linked components may need twice as many.
     pub(crate) const TABLES: u32 = 4;
-    /// The maximum number of elements in a table. Python's function table has about 6,000.
+    /// The maximum number of elements in a guest's table. Python's function table has about 6,000.
     pub(crate) const TABLE_ELEMENTS: usize = 20_000;
     /// The number of stacks for a call, which runs one guest.
     pub(crate) const STACKS: u32 = 1;
@@ -190,7 +190,7 @@ fn pooling_config(sandbox: &SandboxConfig) -> Config {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Effort {
-    /// As little time as possible: the code runs only once, in `describe` or `configure`.
+    /// The compiler spends as little time as possible, because the code runs only once, in `describe` or `configure`.
     Least,
     Full,
 }

@@ -66,7 +66,7 @@ impl From<Kind> for ExportKind {
     }
 }
 
-/// One value for each kind of item.
+/// A value for each kind of item.
 #[derive(Clone, Debug, Default)]
 struct PerKind<T> {
     functions: T,

@@ -12,7 +12,7 @@ pub struct Meter {
     costs: Mutex<Option<CallCost>>,
 }
 
-/// The cost of one or several calls.
+/// What one or several calls cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallCost {

@@ -141,7 +141,7 @@ impl PluginState {
             },
         );
         let answer = self.answer(&mut store, &request, deadline).await;
-        // The slot is released last, when the pool has the instance's resources back.
+        // The slot is released last, because the next call needs the resources that the instance returns to the pool.
         match measured {
             Some(measured) => measured.end(store.data().guest_ran(), || drop(store)),
             None => drop(store),

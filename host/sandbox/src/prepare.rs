@@ -42,7 +42,7 @@ use crate::{
     store::{Call, CallState},
 };
 
-/// The version of a [`Prepared`] plugin's format, which is part of the fingerprint.
+/// The version of the format of [`Prepared`], which is part of the fingerprint.
 pub(crate) const FORMAT: u32 = 3;
 
 /// The ratio of a step's wall-clock limit to its limit of processor time. It is large because other work may occupy

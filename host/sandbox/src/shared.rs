@@ -21,8 +21,8 @@ pub struct SharedModule(pub(crate) Arc<Shared>);
 pub(crate) struct Shared {
     /// The compiled form of the instrumented module, from which preparations take snapshots after `configure`.
     pub(crate) instrumented: OnceCell<Bytes>,
-    /// The last compiled [`SnapshotTemplate`](crate::snapshot_template::SnapshotTemplate): its digest and its compiled
-    /// form.
+    /// The digest and the compiled form of the [`SnapshotTemplate`](crate::snapshot_template::SnapshotTemplate) that
+    /// was compiled last.
     pub(crate) template: sync::Mutex<Option<(Digest, Bytes)>>,
 }
 

@@ -47,7 +47,7 @@ struct Section<'a> {
     instance: Option<u32>,
 }
 
-/// A component that is nested in a wrapper component.
+/// A component that is directly inside a wrapper component.
 struct Nested {
     section: usize,
     index: u32,
@@ -95,7 +95,8 @@ impl<'a> Instrumented<'a> {
             return Ok(Err(open.to_owned()));
         }
         let mut kept = KeptMemory::default();
-        // Wizer needs room for one more page in each memory, and reads a whole memory in one call.
+        // Wizer adds one page to each memory, and reads a whole memory in one call, so the limits of the store are
+        // raised.
         store.data_mut().make_room_for_snapshot();
         store.set_hostcall_fuel(usize::MAX);
         let mut snapshots = Vec::new();
@@ -327,7 +328,7 @@ impl Scan<'_> {
     }
 }
 
-/// Reads an instrumented instance. Unlike wizer's own reader, it records errors instead of panicking.
+/// Reads the memories and globals of an instrumented instance. It records errors, while wizer's own reader panics.
 struct Reader<'a> {
     store: &'a mut Store<CallState>,
     instance: Instance,

@@ -101,7 +101,7 @@ fn component(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Res
     Ok(template.finish())
 }
 
-/// Returns the module with a filler instead of its data; `None` if its data cannot be replaced.
+/// Returns the module with a filler in place of its data; `None` if its data cannot be replaced.
 fn module(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result<Option<Vec<u8>>> {
     let sections = sections(bytes)?;
     let mut memories = Vec::new();
@@ -119,7 +119,7 @@ fn module(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result
                 memories = section.clone().into_iter().collect::<wasmparser::Result<_>>()?;
             }
             Payload::DataSection(section) => {
-                // The module imports no memory, so its only memory has the index 0.
+                // The module has this memory only, and imports none, so its index is 0.
                 let [memory] = memories.as_slice() else {
                     return Ok(None);
                 };
@@ -156,7 +156,6 @@ fn module(bytes: &[u8], memory_data: &mut Vec<MemoryData>) -> wasmparser::Result
     Ok(Some(template.finish()))
 }
 
-/// The data section of a module.
 struct Data<'a> {
     /// The passive segments, which code can copy into memory. Those of the original module are empty in a snapshot.
     passive: Vec<&'a [u8]>,
@@ -165,7 +164,7 @@ struct Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// Reads the data section; `None` if the data is sparse, or if an offset is not a constant.
+    /// Reads the data section of a module; returns `None` if the data is sparse, or if an offset is not a constant.
     fn read(memory: &MemoryType, section: &DataSectionReader<'a>) -> wasmparser::Result<Option<Self>> {
         if memory.memory64 || memory.page_size_log2.is_some() {
             return Ok(None);

@@ -69,7 +69,7 @@ struct Memory {
     used: usize,
 }
 
-/// The parameters of a new store.
+/// The parameters of a call for which a store is created.
 pub(crate) struct Call<'a> {
     pub(crate) log: CallLog,
     pub(crate) limits: &'a Limits,

@@ -138,8 +138,8 @@ impl ImagePolicy {
         self.allowed.is_some() || !self.refused.is_empty() || self.refuse_latest || self.require_digest
     }
 
-    /// Adds a violation to the list if the image breaks a rule. Otherwise, adds the rewritten image to the patch if it
-    /// differs.
+    /// Checks an image. If it breaks a rule, adds a violation to the list; otherwise, adds the rewritten image to the
+    /// patch if it differs.
     fn judge(
         &self,
         image: &Image<'_>,
@@ -326,7 +326,7 @@ fn is_being_deleted(request: &Request) -> Result<bool, Error> {
         .is_some_and(|metadata| metadata.deletion_timestamp.is_some()))
 }
 
-/// Returns the path in the notation of Kubernetes: `spec.containers[0].image`.
+/// Converts a JSON Pointer to the notation of Kubernetes: `spec.containers[0].image`.
 fn field_path(pointer: &Pointer) -> String {
     let mut path = String::new();
     for token in pointer.tokens() {

@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_without_tag_or_digest_is_latest() {
+    fn a_reference_without_tag_or_digest_means_the_latest_image() {
         let pinned = format!("nginx@{SHA}");
         let both = format!("nginx:latest@{SHA}");
         for (text, expected) in [

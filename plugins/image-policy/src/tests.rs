@@ -375,7 +375,7 @@ fn only_changed_images_of_an_update_are_checked() {
 }
 
 #[test]
-fn keys_in_another_case_do_not_bypass_the_rules() {
+fn keys_in_another_letter_case_do_not_bypass_the_image_rules() {
     let object = json!({"apiVersion": "v4", "kind": "application",
         "spec": {"template": {"spec": {"Containers": [{"image": "x.io/a:1"}]}}}});
     let outcome = run(&json!({"refusedRegistries": ["x.io"]}), testing::create(&object));

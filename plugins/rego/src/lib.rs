@@ -143,7 +143,7 @@ struct Objects {
 }
 
 impl Rego {
-    /// Returns the constraint that the stage names, or the only one.
+    /// Returns the constraint that the stage selects, or the only constraint.
     fn constraint(&self) -> Result<&PreparedConstraint, Error> {
         let found = match &env::var(CONSTRAINT).ok() {
             Some(name) => self.constraints.get(name),

@@ -1,5 +1,3 @@
-//! A compiled policy.
-
 use std::collections::BTreeSet;
 
 use admittance_sdk::prelude::*;
@@ -172,7 +170,7 @@ pub(crate) fn readable(report: &str) -> String {
     }
 }
 
-/// Returns the paths of everything that modules define: `data.lib.f`.
+/// Returns the paths of all rules that the modules define, such as `data.lib.f`.
 pub(crate) fn defined(modules: &[Ref<Module>]) -> BTreeSet<String> {
     let mut defined = BTreeSet::new();
     for module in modules {

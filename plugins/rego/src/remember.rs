@@ -103,8 +103,8 @@ fn name(index: usize) -> String {
     format!("__remembered_{index}")
 }
 
-/// Returns an engine with these modules, in which the results of functions are cached; `None` if caching would make no
-/// function faster. `texts` are the texts of the modules; `new` creates an engine without modules.
+/// Returns an engine with these modules that caches the results of functions; `None` if caching would make no function
+/// faster. `texts` are the texts of the modules. `new` creates an engine without modules.
 pub(crate) fn remembering(
     modules: &[Ref<Module>],
     texts: &[Text],
@@ -169,7 +169,7 @@ fn with_modules(texts: Vec<Text>, new: impl Fn() -> Result<Engine, String>) -> O
     Some(engine)
 }
 
-/// Returns the texts with the calls of these functions replaced by calls of extensions.
+/// Returns the texts of modules in which calls of these functions are replaced with calls of their extensions.
 fn replaced(
     modules: &[Ref<Module>],
     texts: &[Text],

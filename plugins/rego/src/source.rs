@@ -177,7 +177,7 @@ fn continues(before: &str, symbol: &str) -> bool {
         || matches!(symbol, "=" | ":=" | "if" | "contains")
 }
 
-/// Returns whether an expression can end with this token.
+/// Returns whether this token can be the last one of an expression.
 fn ends(token: &Token, written: &str) -> bool {
     match token.kind {
         TokenKind::Symbol => matches!(written, ")" | "]" | "}"),

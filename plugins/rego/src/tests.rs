@@ -105,7 +105,7 @@ fn messages_of_violations_begin_with_the_name_of_the_constraint() {
 }
 
 #[test]
-fn the_object_of_a_deletion_is_the_deleted_object() {
+fn the_review_of_a_delete_contains_the_deleted_object() {
     let rego = r#"package t
         violation[{"msg": input.review.object.metadata.name}] { input.review.operation == "DELETE" }"#;
     let settings = template(rego, json!({"c": {"actions": ["deny"]}}));

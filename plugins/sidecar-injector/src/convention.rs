@@ -20,7 +20,7 @@ const INJECTED: &str = "injected";
 /// The two annotations of a convention, and the syntax of their values.
 #[derive(Debug)]
 pub(crate) struct AnnotationPair {
-    /// The annotation by which a workload opts in or out.
+    /// The annotation with which a workload opts in or out.
     pub(crate) answer: String,
     /// The annotation that records that a workload was injected.
     pub(crate) status: String,
@@ -44,7 +44,7 @@ pub(crate) enum InjectionChoice {
     Unclear,
 }
 
-/// The choice that the annotation of a workload makes.
+/// The choice that a workload makes, and the annotation in which it makes it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Answer<'a> {
     pub(crate) wish: InjectionChoice,

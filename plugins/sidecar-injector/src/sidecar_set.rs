@@ -20,7 +20,7 @@ pub use settings::{PatchPolicy, PodMetadata, SidecarSet};
 /// The annotation that lists the SidecarSets that were injected into a Pod.
 const LIST: &str = "kruise.io/sidecarset-injected-list";
 
-/// A SidecarSet, ready to be injected.
+/// A SidecarSet that is ready to be injected into Pods.
 #[derive(Debug)]
 pub struct Injection {
     name: String,
@@ -142,7 +142,7 @@ impl Injection {
 }
 
 impl Sidecar {
-    /// Returns the container as it is injected into a Pod with these containers.
+    /// Returns the container of the SidecarSet as it is injected into a Pod with these own containers.
     fn in_pod(&self, own: &[Container<'_>], metadata: &Metadata<'_>) -> Result<Value, Error> {
         let mut container = self.container.clone();
         let mut env = self.transferred(own, metadata)?;

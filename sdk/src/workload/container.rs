@@ -283,7 +283,7 @@ pub struct Probe<'a> {
     pub period_seconds: Option<i64>,
     /// The timeout of a probe, in seconds.
     pub timeout_seconds: Option<i64>,
-    /// The number of consecutive failures after which the probe counts as failed.
+    /// The number of consecutive failures after which the container counts as failed.
     pub failure_threshold: Option<i64>,
 }
 

@@ -78,7 +78,7 @@ shape! {
 }
 
 shape! {
-    /// An object of another kind that contains a pod template.
+    /// An object that is not a Pod, but contains a pod template.
     pub(super) struct Object {
         "metadata" => pub(super) metadata: Metadata<'a>,
         "spec" => pub(super) spec: Spec<'a>,
@@ -151,7 +151,7 @@ shape! {
     pub struct Volume {
         /// The name of the volume.
         "name" => pub name: Text<'a>,
-        /// The image of an image volume.
+        /// The image that the volume mounts, if it is an image volume.
         "image" => image: ImageSource<'a>,
     }
 }
@@ -231,12 +231,12 @@ impl<'a> TextMap<'a> {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Returns whether this key exists.
+    /// Returns whether the map contains this key.
     pub fn contains_key(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
 
-    /// Returns the keys and values.
+    /// Returns an iterator over the keys and values of the map.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }

@@ -8,7 +8,6 @@ use http::{
 use super::{Fetch, failure, partial::Partial};
 use crate::{Digest, Error, FetchProgress, catalog::on_disk};
 
-/// The download of a module.
 pub(super) struct Download<'a> {
     pub(super) place: &'a str,
     pub(super) name: &'a str,

@@ -252,7 +252,7 @@ fn parsed<'a, T: Deserialize<'a>>(bytes: &'a Bytes) -> Result<T, ImageError> {
 #[derive(Deserialize)]
 struct Manifest {
     config: Option<Descriptor>,
-    /// The images for different platforms; `None` unless the manifest is an index.
+    /// If the manifest is an index, the images for the different platforms; otherwise `None`.
     manifests: Option<Vec<PlatformEntry>>,
 }
 

@@ -28,7 +28,7 @@ use crate::{
     manifest::{Descriptor, WASM_TYPE},
 };
 
-/// A pushed artifact.
+/// An artifact that was pushed to a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
     /// The reference with the tag and the manifest's digest.
@@ -37,7 +37,7 @@ pub struct Pushed {
     pub manifest: Digest,
     /// The digest of the pushed module, which definitions can pin.
     pub module: Digest,
-    /// The size of the module in bytes.
+    /// The size of the pushed module, in bytes.
     pub size: u64,
 }
 

@@ -80,7 +80,7 @@ impl Repository<'_> {
         .await
     }
 
-    /// Fetches a small blob, and checks its digest; `None` if the registry does not have it.
+    /// Fetches a small blob, and checks its digest; returns `None` if the registry does not have the blob.
     pub(super) async fn small_blob(&self, digest: Digest, limit: u64) -> Result<Option<Bytes>, Error> {
         let place = self.place(&Version::Digest(digest));
         let blob = self.get(&format!("blobs/{digest}"), &place, limit).await?;
@@ -152,7 +152,8 @@ impl Repository<'_> {
         };
         let cached = self.network.authorizations.lock().get(&key).cloned();
         let response = send(cached).await?;
-        // After a redirect, the challenge may come from another origin, which must not get the registry's credentials.
+        // A redirect may have led to another origin. A challenge of that origin must not get the registry's
+        // credentials.
         if response.status != StatusCode::UNAUTHORIZED || response.url.origin() != base.origin() {
             return Ok(response);
         }

@@ -121,7 +121,7 @@ impl Material {
     }
 }
 
-/// Bytes that JSON represents as base64.
+/// Bytes that are written as base64 in JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blob(pub Vec<u8>);
 

@@ -83,8 +83,8 @@ impl SourcePattern {
     }
 }
 
-/// Returns whether the pattern matches the path of a file. The path contains no symbolic links, but the pattern's
-/// directory may contain some.
+/// Returns whether the path of a file is under this directory and matches `rest`. The directory of the pattern may
+/// contain symbolic links, while the path contains none.
 fn matches_file(directory: &str, rest: &Glob, file: &str) -> bool {
     let below = |directory: &str| {
         let rest_of_file = match directory {
@@ -267,7 +267,7 @@ fn split_authority(rest: &str) -> Option<(&str, &str)> {
         .filter(|(authority, path)| !authority.is_empty() && !path.is_empty())
 }
 
-/// Returns whether a path contains `.`, `..` or an empty part. The last part may be empty, because servers serve
+/// Returns whether a path contains `.`, `..` or an empty part. An empty last part does not count, because servers serve
 /// directories under such paths.
 fn is_not_normalized(path: &str) -> bool {
     let mut parts: Vec<&str> = path.split('/').collect();

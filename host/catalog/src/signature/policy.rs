@@ -20,15 +20,15 @@ pub struct SignatureRule {
     pub requirement: Requirement,
 }
 
-/// The predicate type of the statement that `cosign sign` makes. Other statements, such as provenance or scan results,
-/// may be signed with the same key without approving the module.
+/// The predicate type of the statement that `cosign sign` makes. Only this type is accepted, because other statements,
+/// such as provenance or scan results, may be signed with the same key without approving the module.
 pub const SIGNATURE_STATEMENT: &str = "https://sigstore.dev/cosign/sign/v1";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requirement {
     /// One of these keys must have signed the module. The signature needs neither a log entry nor a certificate.
     Keys(PublicKeys),
-    /// An identity that the trust root confirms must have signed the module.
+    /// An identity must have signed the module, and the trust root must confirm the identity.
     Keyless(Keyless),
     /// The owner of this certificate must have signed the module.
     Certified(Certified),
@@ -125,7 +125,7 @@ pub struct Keyless {
     pub issuer: IssuerUrl,
 }
 
-/// The requirements for a signature by the owner of a known certificate. The certificate need not contain an identity.
+/// The requirements for a signature that the owner of a known certificate made. The certificate may lack an identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certified {
     pub certificate: SigningCertificate,

@@ -28,7 +28,7 @@ pub(super) enum Scheme {
     Oci,
 }
 
-/// The default port of https, also for registries.
+/// The port of https, and of registries, if a reference contains none.
 const DEFAULT_PORT: u16 = 443;
 
 /// The canonical name of Docker Hub, which stands for all its names.

@@ -79,7 +79,8 @@ pub fn verify(
     })
 }
 
-/// Finds a signature of the bytes that satisfies the requirement. The error lists why each signature was refused.
+/// Finds a signature of these bytes that satisfies the requirement. The error lists for each signature why it was
+/// refused.
 pub(crate) fn valid_signature(
     requirement: &Requirement,
     artifact: &[u8],

@@ -13,7 +13,7 @@ pub struct InUse {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
     pub entries: usize,
-    /// The total size of the removed entries, in bytes.
+    /// The total size of the entries that were removed, in bytes.
     pub bytes: u64,
     /// The size of the store after pruning, in bytes.
     pub left: u64,

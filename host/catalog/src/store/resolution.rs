@@ -10,7 +10,7 @@ use crate::{Digest, Error, ModuleReference, signature::Blob};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolution {
     pub module: Digest,
-    /// The digest and the exact bytes of the manifest, if the module is from a registry.
+    /// The digest and the exact bytes of the manifest; `None` if the module is not from a registry.
     pub manifest: Option<(Digest, Bytes)>,
     /// The validator (`ETag`) that the server sent for this version, if the module is from a URL.
     pub validator: Option<String>,

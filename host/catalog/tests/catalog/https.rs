@@ -1,5 +1,3 @@
-//! Tests of modules at URLs.
-
 use std::{sync::Arc, time::Duration};
 
 use admittance_catalog::{Digest, Error, FetchProgress, Freshness, ModuleReference};

@@ -1,5 +1,3 @@
-//! Tests of modules in registries.
-
 use std::{env, fs, io::ErrorKind, net::TcpListener, os::unix::fs::PermissionsExt as _, time::Duration};
 
 use admittance_catalog::{Digest, Error, Freshness, Pushed};
@@ -72,7 +70,7 @@ async fn a_tag_is_resolved_again_only_on_request() {
     );
 }
 
-/// Tools such as `docker buildx` push an index for several architectures.
+/// Tools such as `docker buildx` push an index with an entry for each architecture.
 #[tokio::test]
 async fn a_reference_to_an_index_resolves_to_its_wasm_entry() {
     let scene = Scene::new();

@@ -1,5 +1,3 @@
-//! Tests of requests through a proxy.
-
 use admittance_catalog::Error;
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 

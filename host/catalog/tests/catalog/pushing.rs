@@ -1,5 +1,3 @@
-//! Tests of pushing modules to a registry.
-
 use std::{
     collections::BTreeMap,
     fs,

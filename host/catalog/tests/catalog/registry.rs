@@ -17,7 +17,7 @@ use tokio::{
 /// The environment variable that contains the path of `docker-registry`. Without it, the program is searched in `PATH`.
 const PROGRAM: &str = "ADMITTANCE_TEST_REGISTRY";
 
-/// A timeout that is long enough for a busy machine.
+/// A timeout that is not reached even on a busy machine.
 const NEVER: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use ring::{
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
-/// The time of all signatures in these tests, in Unix seconds. It is in the past.
+/// The time at which all signatures in these tests were made, in Unix seconds.
 pub(crate) const SIGNED_AT: i64 = 1_750_000_000;
 
 pub(crate) const IDENTITY: &str = "signer@example.com";
@@ -120,7 +120,7 @@ impl Authority {
         }
     }
 
-    /// Creates the log's promise that it recorded the signature at this time.
+    /// Creates the promise of a log that it recorded the signature at the time `at`.
     pub(crate) fn promise(&self, payload: &str, signature: &str, certificate: &str, at: i64) -> Value {
         let digest = digest::digest(&digest::SHA256, payload.as_bytes());
         // RFC 8785 requires the members to be in the order of their names.

@@ -1,5 +1,3 @@
-//! Reads definitions from custom resources of BCS.
-
 use std::sync::Arc;
 
 use admittance_bcs::stores::CustomResourceStore;
@@ -8,7 +6,7 @@ use admittance_definitions::{DefinitionStore, document::readers};
 use super::{DefinitionPlace, PlaceError, PlaceRow};
 use crate::{Connections, config::namespace};
 
-/// The namespace in which bcs-mesos-driver keeps its definitions.
+/// The default namespace: bcs-mesos-driver keeps its definitions there.
 const DEFAULT_NAMESPACE: &str = "bkbcs";
 
 /// The definitions that the Kubernetes cluster stores as custom resources of BCS,

@@ -1,5 +1,3 @@
-//! Reads definitions from files.
-
 use std::{
     path::{Path, PathBuf},
     sync::Arc,

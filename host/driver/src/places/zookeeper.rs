@@ -1,5 +1,3 @@
-//! Reads definitions from nodes of ZooKeeper.
-
 use std::sync::Arc;
 
 use admittance_bcs::{
@@ -11,7 +9,7 @@ use admittance_definitions::DefinitionStore;
 use super::{DefinitionPlace, PlaceError, PlaceRow};
 use crate::{Connections, FrontConfig, config::node_path};
 
-/// The node in which bcs-mesos-driver keeps its definitions.
+/// The default node: bcs-mesos-driver keeps its definitions there.
 const DEFAULT_PATH: &str = "/blueking/admissionwebhook";
 
 /// The definitions in ZooKeeper nodes of the cluster, BCS's `admissionwebhooks`. All drivers of the cluster share them.

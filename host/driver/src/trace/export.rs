@@ -123,7 +123,8 @@ impl Traces {
     }
 }
 
-/// Returns the attributes that describe this process. Environment variables can replace and add attributes.
+/// Returns the attributes of this process that spans are exported with. Environment variables can replace and add
+/// attributes.
 fn resource() -> Resource {
     let all_attributes = [
         KeyValue::new("service.name", "admittance"),

@@ -19,13 +19,13 @@ use crate::harness::{Running, request, text};
 
 const PREFIX: &str = "/mesosdriver/v4";
 
-/// The route that most tests use.
+/// The route for definitions that most tests use.
 const ROUTE: &str = "/namespaces/defaultGroup/admissionwebhook";
 
 /// The reply to a successful change of a definition that causes no warnings.
 const DONE: &str = r#"{"result":true,"code":0,"message":"success","data":null}"#;
 
-/// The CA bundle of a webhook, as written in a definition.
+/// The CA bundle of a webhook, in the form in which a definition contains it.
 static BUNDLE: LazyLock<String> = LazyLock::new(|| {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::harness::*;
 
-/// The path prefix of drivers at the gateway.
+/// The prefix of the gateway's paths for requests to drivers.
 pub(crate) const OUTER: &str = "/bcsapi/v4/scheduler/mesos";
 
 pub(crate) fn gateway(clusters: &[(&str, &[SocketAddr])], change: impl FnOnce(&mut GatewayConfig)) -> Setup {

@@ -49,7 +49,7 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
         .expect("it hangs")
 }
 
-/// A hook that denies objects named `bad`, warns about objects named `odd`, and labels objects named `plain`.
+/// A hook that denies objects named `bad`, warns about objects named `odd`, and adds a label to objects named `plain`.
 pub(crate) struct Judge;
 
 #[async_trait]
@@ -71,13 +71,12 @@ impl Hook for Judge {
     }
 }
 
-/// Returns an application with this name, which decides what the judge does.
+/// Returns an application with this name, by which the hook [`Judge`] decides.
 pub(crate) fn application(name: &str) -> String {
     json!({"apiVersion": "v4", "kind": "application", "metadata": {"name": name, "namespace": "n"}})
         .to_string()
 }
 
-/// The setup of a driver that is not started yet.
 pub(crate) struct Setup {
     pub(crate) config: Config,
     /// Whether the driver serves on the test's own thread, so that its metrics and log contain nothing from other
@@ -176,7 +175,8 @@ impl Setup {
         self
     }
 
-    /// Makes the driver read definitions from `chains` in this directory, and keep a history in `history`.
+    /// Makes the driver read definitions from the subdirectory `chains` of this directory, and keep a history in
+    /// `history`.
     pub(crate) fn steered(mut self, directory: &Path) -> Self {
         std::fs::create_dir_all(directory.join("chains")).unwrap();
         self.config.definitions = vec![Arc::new(Files(directory.join("chains")))];
@@ -189,7 +189,7 @@ impl Setup {
         self
     }
 
-    /// Starts a driver with a chain for all creations, whose only stage is the judge.
+    /// Starts a driver with a chain for all creations. Its only stage is the hook [`Judge`].
     pub(crate) async fn start(self) -> Running {
         let chain = Chain::new(
             "c",
@@ -309,7 +309,7 @@ pub(crate) async fn text(response: Response<hyper::body::Incoming>) -> (u16, Str
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-/// Starts an upstream that echoes bodies.
+/// Starts an upstream that replies with the request's body.
 pub(crate) async fn echo() -> SocketAddr {
     serve(Router::new().fallback(async |request: Request<Body>| request.into_body())).await
 }
@@ -340,7 +340,7 @@ pub(crate) async fn refusing() -> SocketAddr {
     TcpListener::bind(loopback()).await.unwrap().local_addr().unwrap()
 }
 
-/// Reads until the peer closes the connection.
+/// Reads until the other side closes the connection.
 pub(crate) async fn rest(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
     let mut text = Vec::new();
     soon(stream.read_to_end(&mut text)).await.unwrap();

@@ -185,7 +185,7 @@ async fn a_request_with_a_stalled_body_frees_its_slot() {
     for method in ["PUT", "POST"] {
         let mut stream = driver.connect().await;
         write(&mut stream, &unfinished(method)).await;
-        // If the upstream has already begun to reply, the reply is truncated.
+        // If the upstream has begun to reply before the body stalls, the client gets a truncated reply.
         let reply = rest(&mut stream).await;
         assert!(
             !reply.ends_with('}') || reply.starts_with("HTTP/1.1 408 "),
@@ -394,7 +394,7 @@ async fn a_watch_outlives_idle_timeouts_and_takes_no_request_slot() {
     }
 }
 
-/// Starts an upstream that switches protocols and echoes bytes.
+/// Starts an upstream that switches protocols and sends back the bytes that it receives.
 pub(crate) async fn switching() -> SocketAddr {
     let routes = Router::new().fallback(async |mut request: Request<Body>| {
         if !request.headers().contains_key("upgrade") {

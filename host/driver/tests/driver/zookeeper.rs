@@ -98,7 +98,7 @@ async fn count(members: &mut Followed<Member>, count: usize) {
 }
 
 #[tokio::test]
-async fn requests_follow_the_master_of_the_discovered_schedulers() {
+async fn requests_go_to_the_master_of_the_discovered_schedulers() {
     let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
     let driver = discovering(server.address()).start().await;
     until("the empty list", async || health(&driver).await == NO_SCHEDULER).await;
@@ -142,7 +142,7 @@ async fn requests_follow_the_master_of_the_discovered_schedulers() {
     assert_eq!(shown["zookeeper"][0]["servers"], server.address());
     assert_eq!(shown["registrations"], json!([]));
 
-    // Without ZooKeeper, the driver keeps the last known schedulers.
+    // When ZooKeeper has stopped, the driver keeps the schedulers that it found last.
     drop((members, zookeeper));
     let server = tokio::task::spawn_blocking(move || {
         let mut server = server;

@@ -99,7 +99,7 @@ impl CallState {
     }
 }
 
-/// Waits for the control plane until the call's deadline.
+/// Waits for the answer of the control plane, until the call's deadline.
 async fn ask<T>(
     deadline: Deadline,
     answer: impl Future<Output = Result<T, ClusterError>>,
@@ -116,7 +116,7 @@ async fn list_of(
     query: &ClusterQuery,
     deadline: Deadline,
 ) -> Result<ClusterPage, cluster::Error> {
-    // The control plane compares the selector with the labels of every object.
+    // A long selector takes long, because it is compared with the labels of every object.
     move_if_long(query.label_selector.len() * LABELS).await;
     ask(deadline, reader.list(kind, query, deadline)).await
 }
@@ -151,7 +151,7 @@ async fn select(
     fields: &FieldMask,
     deadline: Deadline,
 ) -> Result<Vec<String>, cluster::Error> {
-    // The objects are copied twice, into this program and into the plugin.
+    // Large objects take long, because they are copied twice: into this program, and into the plugin.
     move_if_long(page.objects.iter().map(|object| object.len()).sum()).await;
     if fields.selects_all() {
         return Ok(page.objects.iter().map(|object| object.to_string()).collect());

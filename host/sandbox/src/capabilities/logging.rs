@@ -11,7 +11,8 @@ use crate::{LogLimits, contract::bindings::wasi::logging::logging, store::CallSt
 
 pub(crate) const TARGET: &str = "admittance::plugin";
 
-/// The number of bytes at the end of standard error that are kept for panic messages.
+/// The number of bytes at the end of a plugin's standard error that are kept, because they may be the message of a
+/// panic.
 const TAIL: usize = 4 << 10;
 
 /// The maximum length of a line of a standard stream, in bytes; longer lines are split.
@@ -42,7 +43,7 @@ pub(crate) enum Stream {
     Err,
 }
 
-/// Emits an event with a dynamic level. Nothing is formatted if the level is disabled.
+/// Emits a log event with a level that is known only at run time. Nothing is formatted if the level is disabled.
 macro_rules! event {
     ($level:expr, $($rest:tt)*) => {
         match $level {

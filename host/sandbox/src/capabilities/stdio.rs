@@ -13,7 +13,7 @@ use wasmtime_wasi::{
 
 use super::logging::{CallLog, Stream};
 
-/// The maximum size of one write, in bytes.
+/// The maximum number of bytes that a guest may write to a standard stream at once.
 const PERMIT: usize = 64 << 10;
 
 #[derive(Clone)]

@@ -65,7 +65,7 @@ impl WasiView for CallState {
     }
 }
 
-/// A monotonic clock that is 0 when the call starts, not when the guest first reads the clock.
+/// A monotonic clock that starts at 0 with the call, even if the guest reads it later for the first time.
 struct CallClock(Instant);
 
 impl HostMonotonicClock for CallClock {

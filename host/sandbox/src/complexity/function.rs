@@ -17,7 +17,7 @@ pub(super) const MERGES: Limit = Limit("locals times loops in one function", 200
 pub(super) const ALL_VALUES: Limit = Limit("values passed to blocks, branches and calls", 5_000_000);
 pub(super) const ALL_MERGES: Limit = Limit("locals times loops, summed over its functions", 5_000_000);
 
-/// The numbers of parameters and of results of a function or block.
+/// The number of parameters, and the number of results, of a function or block.
 type Arity = (u32, u32);
 
 #[derive(Default)]

@@ -4,7 +4,7 @@ fn checked(text: &str) -> Result<(), Error> {
     check(&wat::parse_str(text).unwrap_or_else(|error| panic!("{error}: {text}")))
 }
 
-/// Returns the item that exceeds its limit, and its count.
+/// Returns the kind of item that exceeds its limit in this module, and the number of items.
 fn refused(text: &str) -> (&'static str, u64) {
     match checked(text) {
         Err(Error::TooComplex { what, count, limit }) => {

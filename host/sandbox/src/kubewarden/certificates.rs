@@ -142,7 +142,7 @@ fn problem(question: &Question, now: SystemTime, deadline: Deadline) -> Result<O
     }
 }
 
-/// The number of checks that a verification may still make.
+/// The number of certificates and signatures that a verification may still check.
 #[derive(Debug)]
 struct Steps {
     left: AtomicU32,
@@ -150,7 +150,8 @@ struct Steps {
 }
 
 impl Steps {
-    /// Counts a check. Returns false if no check is left or the deadline has passed.
+    /// Counts a check. Returns false if the verification must stop, because no check is left or the deadline has
+    /// passed.
     fn take(&self) -> bool {
         let fewer = |left: u32| left.checked_sub(1).filter(|_| !self.deadline.has_passed());
         self.left

@@ -28,7 +28,8 @@ const BINDING: &str = "kubewarden";
 /// for the cache and for certificates have other limits.
 const QUESTION: usize = 256 << 10;
 
-/// Four pairs of an address and a length: for the binding, the namespace, the operation and the payload.
+/// The arguments of a host call: four pairs of an address and a length, for the binding, the namespace, the operation
+/// and the payload.
 pub(super) type Arguments = (u32, u32, u32, u32, u32, u32, u32, u32);
 
 /// Executes a host call, and stores the result or error in the exchange. Returns `false` for an error. If the stage

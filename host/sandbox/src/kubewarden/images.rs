@@ -17,7 +17,7 @@ use crate::{
 
 /// The registry of an image whose name contains no registry.
 const DEFAULT_REGISTRY: &str = "docker.io";
-/// The repository path of an image whose name is a single word.
+/// The first part of an image's path, if the name of the image is a single word.
 const DEFAULT_PATH: &str = "library";
 
 /// The OpenID provider that issues the identities of GitHub's workflows.
@@ -27,7 +27,7 @@ const GITHUB: &str = "https://token.actions.githubusercontent.com";
 /// signature.
 const SIGNERS: usize = 16;
 
-/// The operations of the namespace `oci`.
+/// The operations of the namespace `oci` that a policy can call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     VerifyV1,
@@ -151,7 +151,7 @@ fn read_first_version(payload: &[u8]) -> Result<Verification, String> {
     }
 }
 
-/// Returns the name of the image, and its required signers.
+/// Parses the query of a policy to verify an image. Returns the image's name, and the required signers.
 fn read(operation: Operation, payload: &[u8]) -> Result<(String, Signers), String> {
     let verification = match operation {
         Operation::VerifyV1 => read_first_version(payload)?,

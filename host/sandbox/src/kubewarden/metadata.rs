@@ -16,7 +16,7 @@ const SECTION_MAX: usize = 1 << 20;
 /// The version of the waPC protocol that this host supports.
 pub(super) const PROTOCOL: &str = "v1";
 
-/// The only supported type of policies: they receive Kubernetes requests.
+/// The only type of policies that this host supports. Such policies receive Kubernetes requests.
 const POLICY_TYPE: &str = "kubernetes";
 
 /// The annotations whose values become part of the plugin's description.
@@ -97,7 +97,7 @@ impl Metadata {
                     "its section `{SECTION}` cannot be read: {error}; annotate it again with `kwctl annotate`"
                 ))
             })?,
-            // A waPC policy without annotations is accepted.
+            // A waPC policy is recognised by its imports, so it may lack the annotations.
             None if imports_wapc => Section::default(),
             None => {
                 return Err(Error::Unusable(

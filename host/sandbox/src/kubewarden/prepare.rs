@@ -164,8 +164,8 @@ fn check_settings(answer: Result<Vec<u8>, String>) -> Result<(), Error> {
     })
 }
 
-/// Creates a module with the memory and globals of an instance. The inner error is the reason why that is impossible;
-/// the outer error means that the memory is too large.
+/// Creates a module with the memory and globals of a policy's instance. The inner error is the reason why that is
+/// impossible; the outer error means that the memory is too large.
 async fn snapshot(
     wizer: &Wizer,
     context: &ModuleContext<'_>,

@@ -17,7 +17,7 @@ use crate::{
 
 pub(super) const MODULE: &str = "wasi_snapshot_preview1";
 
-/// The result code of a function; 0 is success.
+/// The result code of a function of WASI; 0 means success.
 type Errno = u32;
 
 const SUCCESS: Errno = 0;
@@ -203,7 +203,7 @@ fn environment(state: &CallState) -> Vec<String> {
     values.map(|(name, value)| format!("{name}={value}")).collect()
 }
 
-/// Writes the number of strings, and the total size of the strings with their terminating zeros.
+/// Writes into the guest's memory the number of strings, and their total size with the terminating zeros.
 fn put_sizes(
     guest: &mut Guest<'_>,
     texts: &[impl AsRef<str>],
@@ -217,7 +217,7 @@ fn put_sizes(
     Ok(SUCCESS)
 }
 
-/// Writes the strings with their terminating zeros, and a pointer to each string.
+/// Writes into the guest's memory the strings with their terminating zeros, and a pointer to each string.
 fn put_texts(
     guest: &mut Guest<'_>,
     texts: &[impl AsRef<str>],

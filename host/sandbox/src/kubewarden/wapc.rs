@@ -121,7 +121,7 @@ async fn start(store: &mut Store<CallState>, instance: Instance) -> wasmtime::Re
     Ok(())
 }
 
-/// Calls an operation. Returns the response, or the policy's own error.
+/// Calls an operation of the policy. Returns the response; the inner error is the one that the policy returned.
 pub(super) async fn call(
     store: &mut Store<CallState>,
     instance: Instance,

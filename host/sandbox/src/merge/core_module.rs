@@ -46,7 +46,7 @@ impl<'a> CoreModule<'a> {
                 Payload::ElementSection(section) => core_module.elements = all(section)?,
                 Payload::DataSection(section) => core_module.data = all(section)?,
                 Payload::CodeSectionEntry(body) => core_module.bodies.push(body),
-                // The component is a snapshot, in which start functions have already run, so no module should have one.
+                // Start functions of a snapshot have already run, so a module with one is not from a snapshot.
                 Payload::StartSection { .. } | Payload::TagSection(_) => return None,
                 _ => {}
             }
@@ -75,7 +75,7 @@ impl<'a> CoreModule<'a> {
         }
     }
 
-    /// Returns the memory, the offset and the content of each active data segment.
+    /// Returns the memory, the offset and the content of each active data segment of the module.
     pub(super) fn active_data(&self) -> impl Iterator<Item = (u32, &ConstExpr<'a>, &'a [u8])> {
         self.data.iter().filter_map(|segment| match &segment.kind {
             DataKind::Active {

@@ -8,7 +8,6 @@ use wasmparser::{
 
 use super::{Item, Kind, PerKind, core_module::CoreModule};
 
-/// The parts of a component.
 #[derive(Default)]
 pub(super) struct ParsedComponent<'a> {
     modules: Vec<&'a [u8]>,

@@ -56,7 +56,7 @@ impl Prepared {
         serde_json::to_vec(&self.header).unwrap_or_default()
     }
 
-    /// Returns the native code if it is in memory.
+    /// Returns the native code of the plugin, if it is in memory rather than in a file.
     pub fn code(&self) -> Option<&Bytes> {
         match &self.code {
             Code::Memory(bytes) => Some(bytes),

@@ -1,5 +1,3 @@
-//! Tests of the results and failures of calls.
-
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
@@ -213,7 +211,7 @@ fn keeps_settings() -> Guest {
 }
 
 #[tokio::test]
-async fn settings_are_kept_in_a_snapshot() {
+async fn the_settings_of_a_plugin_are_kept_in_its_snapshot() {
     let plugin = load_with(sandbox(), &keeps_settings(), "7", &config())
         .await
         .unwrap();

@@ -51,7 +51,7 @@ fn reader() -> Guest {
         .with_data(TEXT, b"v1Nodea")
 }
 
-/// A control plane that answers each query with the query's own text.
+/// A control plane that answers each query with a text that describes the query.
 #[derive(Debug, Default)]
 struct Echo {
     received: Mutex<Vec<String>>,

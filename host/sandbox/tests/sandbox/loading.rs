@@ -1,5 +1,3 @@
-//! Tests that modules are loaded, or are refused with a reason.
-
 use std::{
     fs,
     sync::{
@@ -27,7 +25,7 @@ async fn refusal(module: &[u8]) -> String {
         .to_string()
 }
 
-/// Replaces a string in a component by another string of the same length.
+/// Replaces a string in a component with another string of the same length.
 fn replaced(component: &[u8], from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut bytes = component.to_vec();
@@ -240,7 +238,7 @@ async fn a_memory_limit_above_the_maximum_is_refused() {
     assert!(error.to_string().starts_with(message), "{error}");
 }
 
-/// Preparing must not panic while the runtime shuts down.
+/// If the runtime shuts down while a plugin is prepared, nothing may panic.
 #[test]
 fn a_preparation_can_be_cancelled_at_any_time() {
     let sandbox = sandbox_with(|config| config.configure_timeout = Duration::from_secs(3600));
@@ -298,7 +296,7 @@ async fn configure_is_limited_in_time_and_memory() {
 }
 
 #[tokio::test]
-async fn a_configuration_that_fills_too_much_memory_is_refused() {
+async fn a_plugin_that_fills_too_much_memory_in_configure_is_refused() {
     let mut config = config();
     config.limits.memory = 256 << 20;
     let component = |bytes: usize| Guest::default().with_configure(&filling(bytes)).component();
@@ -330,7 +328,7 @@ fn filling(bytes: usize) -> String {
 }
 
 #[tokio::test]
-async fn start_up_code_runs_once() {
+async fn the_start_up_code_of_a_plugin_runs_once() {
     // The guest's start-up code traps if it runs a second time in the same memory, as that of a C library would.
     let guest = Guest::default().with_items(
         r#"(func (export "_initialize")

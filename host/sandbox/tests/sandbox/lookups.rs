@@ -14,7 +14,7 @@ use crate::{
     harness::{config, load_with, request, sandbox_with},
 };
 
-/// A control plane that records queries, and allows everything to the user `jo`.
+/// A control plane that records queries. The user `jo` may do everything in it.
 #[derive(Debug, Default)]
 struct Reader {
     received: Mutex<Vec<String>>,
@@ -122,7 +122,7 @@ async fn message_with(
     }
 }
 
-/// Returns a guest that requests a page of Nodes, and denies with the first object or the error.
+/// Returns a guest that lists a page of Nodes, and denies with the first object or the error as the message.
 fn lists(limit: u32, field: &str) -> Guest {
     lists_in(None, limit, field)
 }
@@ -173,7 +173,7 @@ fn option(namespace: Option<&str>) -> String {
     format!("(i32.const {is_some}) (i32.const {NAMESPACE}) (i32.const {length})")
 }
 
-/// Returns a guest that reads the Node `l`, optionally in a namespace, and denies with the object.
+/// Returns a guest that reads the Node `l`, optionally in a namespace, and denies with the object as the message.
 fn gets_in(namespace: Option<&str>) -> Guest {
     let call = format!(
         "(call $get (i32.const {TEXT}) (i32.const 2) (i32.const {}) (i32.const 4) {}

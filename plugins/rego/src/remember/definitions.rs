@@ -40,7 +40,7 @@ impl Definition {
     }
 }
 
-/// The functions that depend only on their arguments and the input. They call only functions in this set.
+/// Those functions whose results depend only on their arguments and the input. They call no functions outside this set.
 pub(super) struct Definitions {
     functions: BTreeMap<String, Definition>,
 }
@@ -133,7 +133,8 @@ impl Definitions {
         paths.find(|path| self.functions.contains_key(path))
     }
 
-    /// Returns the number of bodies that are evaluated for a call of the function, including the calls in it.
+    /// Returns how many bodies are evaluated for a call of the function. Bodies of the functions that it calls count
+    /// too.
     fn weight(&self, path: &str, seen: &mut BTreeSet<String>) -> usize {
         if !seen.insert(path.to_owned()) {
             return 0;
@@ -204,8 +205,8 @@ impl Rules {
         }
     }
 
-    /// Returns the path of the function that the rule defines, and the function's definition (`None` if the results
-    /// must not be cached). Returns `None` if the rule defines no function.
+    /// If the rule defines a function, returns its path, and its definition or `None` if the results must not be
+    /// cached. Returns `None` if the rule defines no function.
     fn function(&self, rule: &Rule, module: usize, scope: &Scope) -> Option<(String, Option<Definition>)> {
         let (refr, args, bodies) = match rule {
             Rule::Spec {

@@ -33,7 +33,7 @@ fn in_namespace(mut pod: Value, namespace: &str) -> Value {
     pod
 }
 
-/// The settings of kube-sidecar-injector, and of tutorials that are based on it, are accepted unchanged.
+/// The settings are files of kube-sidecar-injector, and of tutorials that are based on it. They are accepted unchanged.
 #[test]
 fn a_sidecarconfig_is_accepted_as_settings() {
     let table = [
@@ -134,7 +134,7 @@ fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
     let own = json!({"convention": "admittance"});
     let whole = json!({"convention": "kubeSidecarInjector"});
     let whole_opt_in = json!({"convention": "kubeSidecarInjector", "mode": "optIn"});
-    // (annotations, whether the plugin injects with each of the six settings)
+    // (annotations, whether the plugin injects with each of the six settings above)
     let table: [(Value, [bool; 6]); 20] = [
         (json!({}), [true, false, true, true, true, false]),
         (json!({ASK: "yes"}), [true, true, true, true, true, true]),
@@ -342,7 +342,7 @@ fn pods_of_an_injected_workload_are_not_injected_again() {
     }
 }
 
-/// A name that the settings use for something else keeps that meaning.
+/// An annotation has the meaning that the settings give it, even if kube-sidecar-injector uses its name otherwise.
 #[test]
 fn annotation_names_in_the_settings_take_precedence() {
     let renamed = json!({"annotation": ASK, "statusAnnotation": DONE});

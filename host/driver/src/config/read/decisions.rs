@@ -11,10 +11,9 @@ use super::{GIB, HOUR, KIB, MIB, Sections, ports::pem_file};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The maximum number of decisions in memory.
+/// The maximum number of decisions that the configuration may keep in memory.
 const MAX_COUNT: usize = 10_000_000;
 
-/// The maximum size of a token file, in bytes.
 const MAX_TOKEN_BYTES: u64 = 16 * KIB;
 
 pub(super) fn decisions(node: &Node<'_>, sections: Sections<'_>) -> Option<(DecisionsConfig, SinksConfig)> {
@@ -86,7 +85,7 @@ fn ndjson(node: &Node<'_>) -> Option<NdjsonPlace> {
     }
 }
 
-/// Reads `events`, which requires a configured cluster.
+/// Reads `events`, which requires that a Kubernetes cluster is configured.
 fn events(node: &Node<'_>, sections: Sections<'_>) -> Option<bool> {
     let is_on = node.boolean()?;
     if is_on {
@@ -109,7 +108,7 @@ fn http(node: &Node<'_>) -> Option<HttpConfig> {
     })
 }
 
-/// Reports a token that would be sent over the network without TLS.
+/// Reports a mistake if the token would be sent over the network without TLS.
 fn refuse_unencrypted_token(fields: &mut Fields<'_>, url: Option<&Url>) {
     let Some((token, url)) = fields.optional("tokenFile").zip(url) else {
         return;

@@ -28,7 +28,7 @@ pub(super) fn listen(node: &Node<'_>) -> Option<ListenConfig> {
     })
 }
 
-/// Reads a port's certificate and `clientCa` with `load`, which decides whether clients must present a certificate.
+/// Reads the certificate and `clientCa` of a port. `load` decides whether clients must present a certificate.
 pub(super) fn server_tls(
     load: fn(Identity, Option<PathBuf>) -> Result<ServerTls, TlsError>,
 ) -> impl Fn(&Node<'_>) -> Option<ServerTls> {

@@ -76,7 +76,7 @@ fn a_minimal_configuration_has_the_documented_defaults() {
 fn a_webhook_server_has_no_upstream() {
     let config = read("dialect: { kubernetes: {} }").unwrap();
     assert!(config.front.downcast_ref::<ReviewsConfig>().is_some());
-    // The API server sends reviews until it notices that the endpoint is gone, so the driver delays its shutdown.
+    // kube-apiserver sends reviews until it notices that the endpoint is gone, so the default delays the shutdown.
     assert_eq!(config.limits.shutdown_delay, Duration::from_secs(5));
     for (limits, delay) in [("requestTimeout: 1s", 5), ("shutdownDelay: 0s", 0)] {
         let text = format!("dialect: {{ kubernetes: {{}} }}\nlimits: {{ {limits} }}");
@@ -98,7 +98,7 @@ fn a_webhook_server_has_no_upstream() {
 }
 
 #[test]
-fn namespaces_come_from_exactly_one_source() {
+fn namespace_labels_come_from_exactly_one_source() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("namespaces.yaml"), "prod: { team: a }\n").unwrap();
     std::fs::write(directory.path().join("broken.yaml"), "prod: a\n").unwrap();
@@ -525,7 +525,8 @@ fn a_definition_in_place_of_a_configuration_is_reported_as_one_mistake() {
     assert_eq!(mistakes.unwrap_err(), [expected]);
 }
 
-/// The addresses are checked only after arguments have replaced some of them, not when the file is read.
+/// The addresses are compared after arguments have replaced some of them, because the file alone may contain a
+/// conflict.
 #[test]
 fn a_driver_cannot_use_an_address_twice() {
     // (address for clients, address of the admin port, upstream, expected mistake)

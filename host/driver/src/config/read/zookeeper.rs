@@ -97,7 +97,7 @@ fn digest(node: &Node<'_>) -> Option<Digest> {
     Some(Digest::new(user?, password?))
 }
 
-/// Parses a user name. It must not contain a colon, because a colon separates the name from the password.
+/// Parses the user name for an ensemble. It must not contain a colon, which separates it from the password.
 fn user(text: &str) -> Result<String, String> {
     if text.contains(':') {
         Err(format!("{text:?} is not a valid user: a name has no colon"))
@@ -115,7 +115,7 @@ pub(crate) fn password(path: &Path, may_be_empty: bool) -> Result<String, String
             format!("the file is world-readable: chmod o-r {name}")
         }
     })?;
-    // A trailing line break is not part of the password, but trailing spaces are.
+    // A line break at the end of the file is not part of the password, but spaces at the end are.
     let text = secret.trim_end_matches(['\r', '\n']);
     if (text.is_empty() && !may_be_empty) || text.len() + 2 > LONGEST_PASSWORD || text.contains(['\r', '\n'])
     {

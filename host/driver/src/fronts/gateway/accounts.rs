@@ -102,13 +102,13 @@ fn mysql(node: &Node<'_>) -> Option<MySqlConfig> {
     })
 }
 
-/// Returns the path of a file that contains certificates.
+/// Checks that the file at this path contains certificates, and returns the path.
 fn authorities(path: &Path) -> Result<PathBuf, String> {
     tls::certificates(path).map_err(|error| error.to_string())?;
     Ok(path.to_owned())
 }
 
-/// Parses a host with an optional port. The default port is MySQL's.
+/// Parses a database server: a host with an optional port. The default port is MySQL's.
 fn server(text: &str) -> Result<(String, u16), String> {
     let wrong =
         || format!("{text:?} is not a valid server: write a host, or a host and a port, 10.0.0.5:3306");

@@ -1,5 +1,3 @@
-//! Reads `dialect.gateway.roles`.
-
 use std::path::{Path, PathBuf};
 
 use admittance_definitions::document::{Node, readers};
@@ -27,7 +25,7 @@ fn subscription(node: &Node<'_>) -> Option<SubscriptionConfig> {
     let mut fields = node.object()?;
     let example = "wss://auth.example.com";
     let read = |text: &str| {
-        // A WebSocket is opened by an HTTP request, so `ws` and `wss` become `http` and `https`.
+        // A WebSocket is opened by an HTTP request, so `ws` and `wss` are replaced with `http` and `https`.
         let text = match text.strip_prefix("ws") {
             Some(rest) => format!("http{rest}"),
             None => text.to_owned(),

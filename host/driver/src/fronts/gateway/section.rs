@@ -134,7 +134,7 @@ fn endpoint(node: &Node<'_>) -> Option<EndpointConfig> {
     let tls = upstream::client_tls(&mut fields, needs_authorities);
     let token_file = fields.get_optional("tokenFile", readers::file_with(token_file));
     let timeout = fields.get("timeout", EndpointConfig::DEFAULT_TIMEOUT, duration);
-    // `0s` turns the cache off.
+    // `0s` is allowed, because it turns the cache off.
     let cache_times = readers::duration(Duration::ZERO..=HOUR);
     let cache = fields.get("cache", EndpointConfig::DEFAULT_CACHE, cache_times);
     let default_action = EndpointConfig::DEFAULT_HOOKS_ACTION.to_owned();
@@ -149,7 +149,7 @@ fn endpoint(node: &Node<'_>) -> Option<EndpointConfig> {
     })
 }
 
-/// Returns the path of a file that contains a token and is not world-readable.
+/// Checks that the file at this path contains a token and is not world-readable, and returns the path.
 fn token_file(path: &Path) -> Result<PathBuf, String> {
     const MOST: u64 = 4096;
     let name = path.display();

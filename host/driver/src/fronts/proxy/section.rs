@@ -134,13 +134,13 @@ fn methods(node: &Node<'_>) -> Option<Vec<Method>> {
 }
 
 pub(crate) fn method(text: &str) -> Result<Method, String> {
-    // Methods are case-sensitive, so a lowercase method would match no client's requests.
+    // Methods are case-sensitive, so a method in lower case would match no request of a client.
     let upper = text.bytes().all(|byte| byte.is_ascii_uppercase());
     let method = upper
         .then(|| text.parse::<Method>().ok())
         .flatten()
         .ok_or_else(|| format!("{text:?} is not a valid method: write it in capitals, PUT"))?;
-    // Unknown methods are accepted, unless they look like a misspelling of a known one.
+    // Unknown methods are accepted, unless they look like a misspelling of a known method.
     if !KNOWN_METHODS.contains(&text)
         && let Some(fix) = suggestion(text, KNOWN_METHODS)
     {

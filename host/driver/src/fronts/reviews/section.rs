@@ -7,10 +7,10 @@ use admittance_fleet::{CertificateConfig, OwnCertificate, Registration, Webhooks
 use super::ReviewsConfig;
 use crate::config::{Sections, namespace, read::HOUR};
 
-/// The maximum validity of a certificate that the replicas issue, in days.
+/// The maximum validity of the certificates that the replicas issue for themselves, in days.
 const MAX_DAYS: u16 = 3650;
 
-/// The allowed intervals between audits.
+/// The intervals between audits that the configuration may contain.
 const AUDIT_INTERVALS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
 
 pub(super) fn reviews(node: &Node<'_>, sections: Sections<'_>) -> Option<ReviewsConfig> {

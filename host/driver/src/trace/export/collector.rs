@@ -21,7 +21,7 @@ use crate::config::TracingConfig;
 
 /// The maximum number of bytes that are read of the collector's reply.
 const REPLY_LIMIT: usize = 64 << 10;
-/// The maximum size of a header's value, in bytes.
+/// The maximum size of a configured header's value, in bytes.
 const HEADER_LIMIT: usize = 8 << 10;
 
 #[derive(Debug)]

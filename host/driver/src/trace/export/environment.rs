@@ -69,8 +69,8 @@ fn complete_with(
     Ok(Some(config))
 }
 
-/// Returns the collector's URL: the value of the variable for traces, or else of the variable for all signals, with a
-/// path added.
+/// Returns the collector's URL. It is the value of the variable for traces, or else the value of the variable for all
+/// signals with a path added.
 fn endpoint(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Uri>, TracesError> {
     let given = match (variable(TRACES_ENDPOINT), variable(ENDPOINT)) {
         (Some(url), _) => (TRACES_ENDPOINT, url),
@@ -112,7 +112,7 @@ fn wrong(variable: &'static str, reason: String) -> TracesError {
 mod tests {
     use super::*;
 
-    /// Returns the endpoint, protocol and timeout that these variables configure, or the error.
+    /// Returns the endpoint, protocol and timeout in these environment variables, or the error.
     fn completed(
         variables: &[(&str, &str)],
     ) -> Result<Option<(String, TracingProtocol, Option<Duration>)>, String> {

@@ -252,7 +252,7 @@ async fn every_route_requires_its_documented_role() {
             let method = method.to_uppercase();
             let mut path = path.replace(['{', '}'], "");
             if path.ends_with("/events") {
-                // The invalid query ends the stream immediately.
+                // The route is a stream of events. The invalid query makes it end immediately.
                 path += "?verdict=none";
             }
             let of_nobody = reply(&driver, &method, &path, &[]).await.0;

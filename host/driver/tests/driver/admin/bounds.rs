@@ -62,7 +62,7 @@ struct BlockingNamespaces {
 impl NamespaceSource for BlockingNamespaces {
     async fn labels(&self, _: &str) -> Result<Labels, NamespaceLookupError> {
         self.is_held.store(true, Ordering::SeqCst);
-        // The test drops the sender to release the lookups.
+        // The lookup ends when the test drops the sender.
         let released = self.release.lock().unwrap().recv_timeout(Duration::from_secs(20));
         let is_over = released == Err(RecvTimeoutError::Timeout);
         self.gave_up.fetch_or(is_over, Ordering::SeqCst);

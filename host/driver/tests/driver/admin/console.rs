@@ -287,8 +287,8 @@ async fn pages_of_other_sites_cannot_use_the_console() {
         assert_eq!(reply.status, 400, "{form:?}");
         assert!(reply.body.contains("open it again"), "{}", reply.body);
     }
-    // A link from another site arrives without the cookie. The reply is a page that opens the same address again, now
-    // from this site.
+    // A link from another site arrives without the cookie. The reply is a page that requests the same address again,
+    // which makes the browser send the cookie.
     let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
     let reply = sent(&driver, "/live?chain=a&stage=b", &link, None).await;
     assert_eq!(reply.status, 200);

@@ -11,7 +11,7 @@ use crate::{
     harness::{Setup, application, echo, request, serve, text},
 };
 
-/// Starts a webhook that marks each object.
+/// Starts a webhook that marks each object that it gets.
 async fn hook() -> String {
     let routes = Router::new().route(
         "/mark",
@@ -23,7 +23,7 @@ async fn hook() -> String {
     format!("http://{}/mark", serve(routes).await)
 }
 
-/// Returns the example in the documentation of BCS, with a valid CA bundle.
+/// Returns the definition that the documentation of BCS has as an example, with a valid CA bundle.
 fn documented() -> Value {
     let hook = |name: &str, policy: &str, service: &str| {
         json!({
@@ -130,7 +130,7 @@ async fn a_change_is_live_before_its_reply_is_sent() {
     assert!(!marked().await);
     assert_eq!(driver.define("PUT", ROUTE, body.clone()).await.1, DONE);
     assert!(marked().await);
-    // A definition without hooks is a chain without stages.
+    // A definition without webhooks becomes a chain without stages.
     let mut empty: Value = serde_json::from_str(&body).unwrap();
     empty["admissionWebhooks"] = json!([]);
     assert_eq!(driver.define("PUT", ROUTE, empty.to_string()).await.1, DONE);
@@ -145,7 +145,7 @@ async fn no_chain_can_refuse_a_change_of_definitions() {
         .steered(directory.path())
         .start()
         .await;
-    // The test setup's chain denies objects with this name.
+    // A chain of every test denies objects named `bad`.
     assert_eq!(driver.post(application("bad")).await.0, 400);
     let body = definition("bad", "https://h.example").to_string();
     assert_eq!(driver.define("POST", ROUTE, body).await.1, DONE);
@@ -223,9 +223,9 @@ async fn a_request_keeps_the_uid_that_its_client_sent() {
     assert_eq!(body, DONE.replace("null", "[]"));
 }
 
-/// The BCS documentation creates its CA with a 1024-bit RSA key (`openssl genrsa 1024`).
+/// The commands in BCS's documentation create a CA with an RSA key of 1024 bits (`openssl genrsa 1024`).
 #[tokio::test]
-async fn an_authority_with_a_short_rsa_key_causes_a_warning() {
+async fn a_webhook_ca_with_a_short_rsa_key_causes_a_warning() {
     let directory = TempDir::new().unwrap();
     let driver = Setup::new(&[echo().await])
         .steered(directory.path())

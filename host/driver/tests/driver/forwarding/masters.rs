@@ -1,4 +1,4 @@
-//! Tests schedulers that are not the master. They reply with an empty body and do nothing.
+//! Tests schedulers that are not the master. These reply to every request with an empty body, and do nothing else.
 
 use std::{
     sync::{

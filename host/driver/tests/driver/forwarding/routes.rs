@@ -1,5 +1,3 @@
-//! Tests that every route of the driver reaches the scheduler.
-
 use std::collections::HashSet;
 
 use admittance_bcs::routes::{Action, RouteLookup, lookup, routes};

@@ -71,7 +71,7 @@ impl Scene {
         let kept = received.clone();
         let routes = Router::new().fallback(async move |request: Request<Body>| {
             let (head, body) = request.into_parts();
-            // A truncated request is not recorded.
+            // A request whose body ends early is not recorded.
             if let Ok(body) = body.collect().await {
                 kept.lock().unwrap().push(Received {
                     line: format!("{} {}", head.method, head.uri),

@@ -155,7 +155,8 @@ async fn drivers_are_discovered_through_zookeeper() {
         service: Some(ensemble_config(server.address())),
     };
     let gateway = setup.start().await;
-    // The first request waits until the gateway has read the nodes, which do not contain a driver yet.
+    // The gateway answers the first request after it has read the nodes in ZooKeeper, where no driver is registered
+    // yet.
     let (code, message) = reply(&gateway, "BCS-1").await;
     assert_eq!(
         (code, message.as_str()),
@@ -223,7 +224,7 @@ async fn drivers_are_discovered_through_zookeeper() {
         message.ends_with("mesos cluster BCS-1 not found: no driver of it is registered"),
         "{message}"
     );
-    // Without ZooKeeper, the gateway keeps the last known drivers.
+    // When ZooKeeper has stopped, the gateway keeps the drivers that it found last.
     drop(server);
     until("the loss", async || {
         detail(&gateway).await["problem"] != Value::Null

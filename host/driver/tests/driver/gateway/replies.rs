@@ -144,7 +144,7 @@ async fn each_failure_has_the_reply_of_bcs_api() {
 }
 
 #[tokio::test]
-async fn the_status_of_a_driver_is_passed_on() {
+async fn the_http_status_of_a_drivers_reply_is_passed_on() {
     for status in [200, 201, 400, 404, 500] {
         let driver = Driver::answering(status, "as it is").await;
         for (statuses, expected) in [(Statuses::Ok, 200), (Statuses::Driver, status)] {

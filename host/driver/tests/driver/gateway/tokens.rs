@@ -568,7 +568,7 @@ async fn requests_to_the_token_endpoint_use_tls() {
     let authority = Authority::new();
     let identity = authority.sign("localhost");
     let manager = serve(manager.routes()).await;
-    // A TLS proxy is in front of the server that checks tokens.
+    // The server that checks tokens is reached through a proxy with TLS.
     let tls = ServerTls::of_files(identity.clone(), Some(authority.file("ca.pem"))).unwrap();
     let front = Setup::new(&[manager]).tls(tls).start().await;
     let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer reads")];

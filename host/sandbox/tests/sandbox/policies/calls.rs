@@ -1,5 +1,3 @@
-//! Tests of the verdicts and failures of waPC policies.
-
 use std::time::Duration;
 
 use admittance_admission::{FailureKind, Verdict};

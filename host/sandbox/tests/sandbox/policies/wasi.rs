@@ -1,5 +1,3 @@
-//! Tests of WASI policies.
-
 use admittance_admission::{FailureKind, Verdict};
 use admittance_sandbox::Configured;
 

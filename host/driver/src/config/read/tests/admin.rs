@@ -56,7 +56,7 @@ admin:
         role: Role::Admin,
     };
     assert_eq!(admin.tls().unwrap().clients, [expected]);
-    // Tokens require TLS even if the address is changed after the file was read.
+    // Tokens require TLS, which is checked again when the address is changed after the file was read.
     let tokens = admin.tokens().to_vec();
     let plain = admittance_admin::AdminConfig::new("127.0.0.1:0".parse().unwrap())
         .with_tokens(tokens)
@@ -66,7 +66,7 @@ admin:
 }
 
 #[test]
-fn invalid_admin_ports_are_reported() {
+fn invalid_admin_port_configurations_are_reported() {
     let directory = directory();
     let token = format!("tokens: [{{ name: a, role: Read, sha256: {DIGEST} }}]");
     let with = |entry: &str| format!("tokens: [{{ name: a, role: Read, {entry} }}]");

@@ -51,7 +51,7 @@ fn the_kind_of_upstream_follows_from_its_servers() {
 }
 
 #[test]
-fn every_key_of_a_bcs_driver_is_read() {
+fn every_key_of_a_bcs_driver_configuration_is_read() {
     let directory = tempfile::tempdir().unwrap();
     let password = directory.path().join("password");
     std::fs::write(&password, "p w:x\n").unwrap();

@@ -54,7 +54,7 @@ fn hosts_of_consoles_can_be_limited_to_networks() {
 }
 
 #[test]
-fn mistakes_in_consoles_are_reported() {
+fn mistakes_in_the_console_section_are_reported() {
     for (bcs, expected) in [
         (
             "behind: driver, console: {}",

@@ -64,7 +64,7 @@ fn events_about_decisions_need_a_cluster() {
 }
 
 #[test]
-fn mistakes_in_decisions_are_reported() {
+fn mistakes_in_the_decisions_section_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let token = directory.path().join("token");
     fs::write(&token, "a-token-of-16-characters").unwrap();

@@ -47,7 +47,7 @@ upstream:
 }
 
 #[test]
-fn mistakes_in_lists_are_reported() {
+fn mistakes_in_the_lists_of_an_upstream_are_reported() {
     let request = "request: { method: PUT, path: /v1/jobs }";
     for (list, expected) in [
         (format!("{{ {request} }}"), "[0].path: missing"),

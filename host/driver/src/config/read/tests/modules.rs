@@ -1,7 +1,7 @@
 use super::{LEAST, read};
 
 #[test]
-fn mistakes_in_modules_are_reported() {
+fn mistakes_in_the_modules_section_are_reported() {
     // (text of the configuration, expected mistake)
     for (text, expected) in [
         (

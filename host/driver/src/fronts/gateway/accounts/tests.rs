@@ -65,7 +65,7 @@ fn every_key_of_the_accounts_section_is_read() {
 }
 
 #[test]
-fn messages_about_mistakes_in_accounts_give_the_key_and_the_fix() {
+fn messages_about_the_accounts_section_give_the_key_and_the_fix() {
     for (text, expected) in [
         ("{}", "dialect.gateway.accounts: exactly one database"),
         (

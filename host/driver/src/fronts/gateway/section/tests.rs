@@ -107,7 +107,7 @@ fn the_peers_of_a_gateway_are_read() {
 }
 
 #[test]
-fn every_key_of_a_gateway_is_read() {
+fn every_key_of_a_gateway_configuration_is_read() {
     let found = read(&format!(
         "{ZOOKEEPER}
 dialect:
@@ -184,9 +184,9 @@ fn a_gateway_checks_tokens_with_a_file_or_an_endpoint() {
 }
 
 #[test]
-fn invalid_gateways_are_reported() {
+fn invalid_gateway_configurations_are_reported() {
     let listed = "clusters: { BCS-1: [\"http://127.0.0.1:1\"] }";
-    // (text of `gateway`, other text, expected mistake)
+    // (section `gateway`, rest of the file, expected mistake)
     for (gateway, more, expected) in [
         ("", "", "dialect.gateway: no drivers are configured"),
         (
