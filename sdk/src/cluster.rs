@@ -146,8 +146,7 @@ impl List {
         self
     }
 
-    /// Returns an iterator over the objects of the list. Each page is read when it is needed. After an error, the
-    /// iterator ends.
+    /// Returns an iterator over the listed objects. It reads each page when it needs it, and ends after an error.
     pub fn objects<T: DeserializeOwned>(self) -> Objects<T> {
         Objects {
             next: Some(self.0),

@@ -53,8 +53,7 @@ pub enum Error {
 pub struct Request(contract::Request);
 
 impl Request {
-    /// Builds a request with any method to an absolute URL. Its scheme is `https`, or `http` if the address is on
-    /// loopback.
+    /// Builds a request with any method to an absolute `https` URL, or to an `http` URL of a loopback address.
     pub fn new(method: impl Into<String>, url: impl Into<String>) -> Self {
         Self(contract::Request {
             method: method.into(),

@@ -7,8 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::Error;
 
-/// The maximum number of comparisons for matching the elements of two lists. Elements of lists that need more are
-/// matched by index.
+/// The maximum number of comparisons for matching the elements of two lists. Above it, they are matched by index.
 const COMPARISONS: usize = 1 << 18;
 
 /// Returns `original` with the change that leads from `before` to `after`.
@@ -98,8 +97,7 @@ fn array(
     Ok(merged)
 }
 
-/// Returns for each element of `after` the index in `before` of the element from which it was made; `None` for a new
-/// element.
+/// Returns for each element of `after` the index of its original in `before`; `None` for a new element.
 fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     if let (Some(before), Some(after)) = (names(before), names(after)) {
         return after
@@ -108,8 +106,7 @@ fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
             .collect();
     }
     let mut sources = vec![None; after.len()];
-    // Between two unchanged elements, if the number of elements is the same before and after, they were changed in
-    // place.
+    // If the number of elements between two unchanged ones is the same, they were changed in place.
     let mut from = 0;
     let mut to = 0;
     for (old, new) in common(before, after)

@@ -29,8 +29,8 @@ use crate::Error;
 pub struct Patch {
     /// The JSON text of the patch without the closing bracket of its list; empty if there are no operations.
     text: String,
-    /// The paths at which [`Patch::ensure_object`] and [`Patch::ensure_array`] have created a value. They do not create
-    /// it a second time.
+    /// The paths at which [`Patch::ensure_object`] and [`Patch::ensure_array`] have created a value, which they do only
+    /// once.
     made: Vec<PointerBuf>,
 }
 
@@ -105,8 +105,7 @@ impl Patch {
         self.ensure(path.as_ref(), exists, "{}")
     }
 
-    /// Creates an empty list at a path unless there is one, in the same way as [`Patch::ensure_object`] does for
-    /// objects.
+    /// Creates an empty list at a path unless there is one, as [`Patch::ensure_object`] does for objects.
     pub fn ensure_array(&mut self, path: impl AsRef<Pointer>, exists: bool) -> &mut Self {
         self.ensure(path.as_ref(), exists, "[]")
     }
@@ -166,8 +165,7 @@ impl Patch {
     }
 }
 
-/// Appends a text as a JSON string. Paths seldom need escapes, so a path without special characters is copied as a
-/// whole.
+/// Appends a text as a JSON string. Without special characters, as in most paths, it is copied as a whole.
 fn push_string(text: &mut String, string: &str) {
     text.push('"');
     if string

@@ -36,8 +36,7 @@ fn read_fields<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, Unreadable
     }
 }
 
-/// The error for a document that this reader cannot read. `serde_json` then reads the document again, and reports the
-/// mistake if there is one.
+/// The error for a document that `serde_json` must read instead, which then reports the mistake if there is one.
 #[derive(Debug)]
 struct Unreadable;
 
@@ -426,8 +425,7 @@ mod tests {
             check::<Value>(text);
             check::<Option<BTreeMap<String, Value>>>(text);
             let raw = |raw: Raw<'_>| raw.whole.map(ToString::to_string);
-            // Only documents that `serde_json` accepts are compared, because a mistake in a skipped value goes
-            // unnoticed here.
+            // Only documents that `serde_json` accepts are compared, because mistakes in skipped values go unnoticed.
             if let Ok(expected) = serde_json::from_str(text).map(raw) {
                 assert_eq!(from_json(text).map(raw).ok(), Some(expected), "{text}");
             }

@@ -108,8 +108,8 @@ impl Response {
         self
     }
 
-    /// Adds an annotation for the audit log. The key may contain letters, digits, `-`, `_` and `.`; any other character
-    /// is replaced with `_`.
+    /// Adds an annotation for the audit log. In the key, all characters but letters, digits, `-`, `_` and `.` become
+    /// `_`.
     pub fn audit(mut self, key: &str, value: impl Into<String>) -> Self {
         let key = key
             .chars()

@@ -61,8 +61,7 @@ pub(crate) struct Inner {
     pub(crate) size_limit: u64,
 }
 
-/// The requirement of the signature policy for a module, and the source of the module, by which the requirement was
-/// chosen.
+/// The signature policy's requirement for a module, and the module's source, by which it was chosen.
 pub(crate) struct Rule<'a> {
     source: Source,
     requirement: &'a Requirement,
@@ -130,8 +129,7 @@ impl Catalog {
             return Ok(FetchedModule::new(bytes, digest).accept_unsigned(reference));
         }
         let rule = inner.rule(reference).await?;
-        // The file is read through its path without symbolic links, because the signature policy was applied to this
-        // path.
+        // The file is read through its path without symbolic links, because the policy was applied to this path.
         let source = rule.as_ref().and_then(|rule| rule.source.path());
         let path = source.unwrap_or(path).to_owned();
         let target = {
@@ -263,8 +261,7 @@ impl Inner {
         Ok(module)
     }
 
-    /// Accepts the module if it has the required signature, like [`checked`](Self::checked), but without fetching
-    /// signatures.
+    /// Accepts the module if it has the required signature. Like [`checked`](Self::checked), but fetches nothing.
     pub(crate) async fn checked_offline(
         &self,
         reference: &ModuleReference,

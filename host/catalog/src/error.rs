@@ -127,8 +127,7 @@ impl From<SignatureError> for Error {
 }
 
 impl Error {
-    /// Returns whether a retry may succeed although definitions stay unchanged, for example after a network error or
-    /// when a disk was full.
+    /// Returns whether a retry may succeed although definitions stay the same, as after a network error or a full disk.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. }

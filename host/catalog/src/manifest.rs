@@ -53,8 +53,7 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    /// Finds the layer with the module: the only module in the manifest, or else the last layer of an image. Any error
-    /// lists the layers.
+    /// Finds the layer with the module: the only module, or else the last layer of an image. Errors list the layers.
     pub(crate) fn of_manifest(reference: &OciReference, bytes: &[u8]) -> Result<Self, Error> {
         module_of(bytes).map_err(|found| not_an_artifact(reference, found))
     }

@@ -80,8 +80,7 @@ impl Module {
         &self.reference
     }
 
-    /// Returns the bytes of the module, which may be no valid component, because only digest and signature were
-    /// checked.
+    /// Returns the bytes of the module. They may be no valid component: only digest and signature were checked.
     pub fn bytes(&self) -> &Bytes {
         &self.found.bytes
     }

@@ -18,8 +18,7 @@ pub struct NetworkConfig {
     pub insecure_registries: Vec<String>,
     /// The maximum time for which a server may send nothing while a response is expected. Default: 30 s.
     pub read_timeout: Duration,
-    /// The maximum number of attempts to fetch a module, at least 1. Attempts that make progress do not count. Default:
-    /// 5.
+    /// The maximum number of attempts to fetch a module. Attempts that make progress do not count. Default: 5.
     pub attempts: usize,
     /// The pause before the second attempt to fetch a module; each further pause is twice as long. Default: 0.5 s.
     pub first_pause: Duration,
@@ -58,6 +57,5 @@ pub enum FetchProgress {
     Finished,
 }
 
-/// A function that is called with the progress of a fetch or push. It must not block, because the fetching task calls
-/// it.
+/// Is called with the progress of a fetch or push. It must not block, because the fetching task calls it.
 pub type OnProgress<'a> = &'a (dyn Fn(FetchProgress) + Send + Sync);

@@ -6,8 +6,7 @@ use tokio::sync::OnceCell;
 
 use crate::{Catalog, Digest, Error, Freshness, Module, ModuleReference, OnProgress};
 
-/// Resolves each reference once, and reads each file once, so that stages that go live together get the same version of
-/// a module.
+/// Resolves each reference and reads each file once, so that stages that go live together get the same modules.
 #[derive(Debug)]
 pub struct Resolver {
     catalog: Catalog,
@@ -15,8 +14,7 @@ pub struct Resolver {
     files: Files,
 }
 
-/// The content of each file that was read. The key is the path without symbolic links, because two references may name
-/// one file.
+/// The files that were read. The key is the path without symbolic links, because two references may name one file.
 pub(crate) type Files = Once<PathBuf, (Bytes, Digest)>;
 
 impl Resolver {

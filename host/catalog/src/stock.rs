@@ -36,8 +36,7 @@ const PLUGINS: [(&str, &[u8]); 4] = [
 #[cfg(not(feature = "stock"))]
 const PLUGINS: [(&str, &[u8]); 0] = [];
 
-/// Returns whether the program contains the stock plugin that the reference names. A file at that path may nevertheless
-/// take precedence.
+/// Returns whether the program contains the stock plugin of the reference, even if a file at its path takes precedence.
 pub fn is_in_program(reference: &ModuleReference) -> bool {
     reference
         .stock_name()
@@ -124,8 +123,7 @@ mod tests {
         }
     }
 
-    /// Only a build with the feature `stock`, which `cargo task release` makes, contains plugins that this test can
-    /// decompress.
+    /// Only a build with the feature `stock`, such as `cargo task release` makes, contains plugins to decompress.
     #[cfg(feature = "stock")]
     #[test]
     fn every_embedded_module_can_be_decompressed() {

@@ -41,8 +41,7 @@ pub struct Store {
 pub struct CompiledKey(Digest);
 
 impl CompiledKey {
-    /// Creates the key for a module that is compiled with these settings and this compiler, which `engine_fingerprint`
-    /// identifies.
+    /// Creates the key for a module with these settings and the compiler that `engine_fingerprint` identifies.
     pub fn new(module: Digest, settings: &str, engine_fingerprint: &str) -> Self {
         Self(Digest::of_parts([
             module.as_bytes().as_slice(),
@@ -61,8 +60,7 @@ pub(crate) enum Kind {
     Compiled,
     /// Resolutions of references. An entry is named by the reference's digest, and begins with a digest of its content.
     Resolution,
-    /// Signatures of modules. An entry is named by reference and module digest, and begins with a digest of its
-    /// content.
+    /// Signatures of modules. An entry is named by reference and module, and begins with a digest of its content.
     Signature,
     Partial,
     Temporary,
@@ -94,8 +92,7 @@ pub enum CompiledCode {
 const MAGIC: &[u8; 8] = b"admstr01";
 const HEADER: usize = MAGIC.len() + 32;
 
-/// The number of bytes at the end of a compiled form for the code's size, the digest of all bytes before it, and
-/// [`MAGIC`].
+/// The size of the end of a compiled form: the code's size, the digest of all bytes before it, and [`MAGIC`].
 const TRAILER: usize = 8 + HEADER;
 
 /// A partial download is removed if it was not resumed for this time.
@@ -127,8 +124,7 @@ impl Store {
         &self.directory
     }
 
-    /// Returns whether compiled code can be mapped into memory. This needs a store on a local disk that allows
-    /// execution.
+    /// Returns whether compiled code can be mapped into memory: the store is on a local disk that allows execution.
     pub fn maps_code(&self) -> bool {
         self.maps_code
     }
@@ -186,8 +182,7 @@ impl Store {
         if let Some(material) = &module.material {
             self.keep_material(&module.reference, digest, material)?;
         }
-        // If there is a file of the same size, it is not written again. If its content is damaged, the next read will
-        // notice.
+        // If there is a file of the same size, it is not written again. If it is damaged, the next read will notice.
         let path = self.path(Kind::Module, digest);
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) {
             mark_as_used(&path);
@@ -200,8 +195,8 @@ impl Store {
         self.write(&self.path(Kind::Module, digest), &[bytes])
     }
 
-    /// Reads the signatures that were stored for a module of this reference. If the entry is damaged, it is removed and
-    /// counts as missing.
+    /// Reads the signatures that were stored for a module of this reference. A damaged entry is removed and counts as
+    /// missing.
     pub(crate) fn material(&self, reference: &ModuleReference, module: Digest) -> Option<Material> {
         serde_json::from_slice(&self.sealed(Kind::Signature, name_with(reference, module))?).ok()
     }

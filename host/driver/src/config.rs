@@ -62,8 +62,8 @@ pub struct Config {
     pub sandbox: SandboxConfig,
     pub plugin_http: OutboundConfig,
     pub namespaces: NamespacesConfig,
-    /// The Kubernetes cluster that tells the labels of namespaces, the objects that plugins read, and the permissions
-    /// of users.
+    /// The Kubernetes cluster that the labels of namespaces, objects for plugins, and permissions of users are read
+    /// from.
     pub cluster: Option<ClusterConfig>,
     /// For each host name of a webhook, the `host:port` to connect to.
     pub resolve: Vec<(String, String)>,
@@ -184,8 +184,7 @@ pub fn parse_lease(text: &str) -> Result<String, String> {
 pub struct StoreConfig {
     /// The directory of the store of modules. Default: the user's cache directory.
     pub directory: Option<PathBuf>,
-    /// The maximum size of the store of modules, in bytes. If it is exceeded, the least recently used modules are
-    /// removed. Default: 4 GiB.
+    /// The maximum size of the store in bytes, above which the least recently used modules are removed. Default: 4 GiB.
     pub size_limit: u64,
 }
 

@@ -56,8 +56,7 @@ pub enum Error {
 #[derive(Clone, Debug, Default)]
 pub struct Connections {
     pub ensembles: Ensembles,
-    /// The Kubernetes cluster that the host uses. The driver also forwards clients' requests for custom resources to
-    /// it.
+    /// The Kubernetes cluster that the host uses. The driver also forwards requests for custom resources to it.
     pub cluster: Option<Cluster>,
     /// The store of chains in the Kubernetes cluster; `None` if the host reads no chains there.
     pub chains: Option<ChainStore>,
@@ -190,8 +189,7 @@ impl Driver {
         }
     }
 
-    /// Returns the address at which the driver listens for clients. If port 0 is configured, it contains the port that
-    /// the system chose.
+    /// Returns the address for clients. If port 0 is configured, it contains the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.port.address
     }
@@ -208,8 +206,7 @@ impl Driver {
         let is_stopping = Arc::new(AtomicBool::new(false));
         let (leader, replicas) =
             leader_and_replicas(&self.connections, self.audits.as_ref(), self.lease, self.drivers);
-        // If readiness depends neither on other replicas nor on the front end, the driver is ready as soon as it
-        // serves.
+        // If readiness depends on neither replicas nor the front end, the driver is ready as soon as it serves.
         let is_ready = replicas.is_none() && front.becomes_ready().is_none();
         let registrations = self.registrar.map(|registrar| registrar.register(is_ready));
         let observed = Arc::new(StatusSources {

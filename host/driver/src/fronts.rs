@@ -60,8 +60,7 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
         None
     }
 
-    /// Returns the configured servers of the upstream. The list is empty without an upstream, or if its servers are
-    /// discovered.
+    /// Returns the configured servers of the upstream; none without an upstream, or if its servers are discovered.
     fn servers(&self) -> &[Server] {
         &[]
     }
@@ -186,8 +185,8 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
             .collect();
     }
 
-    /// Returns the reply to `/healthz` in bcs-mesos-driver's format; `None` if the front end replies as usual. `ip` is
-    /// the listen address.
+    /// Returns the reply to `/healthz` in bcs-mesos-driver's format; `None` for the usual reply. `ip` is the listen
+    /// address.
     fn health(&self, _ip: IpAddr) -> Option<HealthInfo> {
         None
     }

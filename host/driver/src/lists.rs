@@ -196,8 +196,8 @@ impl Lists {
         }
     }
 
-    /// Returns the request that would create the object of a list's item; `None` if the object is gone, or if no chain
-    /// matches the request.
+    /// Returns the request that would create an item's object; `None` if the object is gone, or no chain matches the
+    /// request.
     async fn request(&self, list: &OpenedList, item: &str) -> Result<Option<Box<Request>>, ReadError> {
         let OpenedList { route, headers } = list;
         let Some(object) = &route.object else {

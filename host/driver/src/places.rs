@@ -32,20 +32,17 @@ pub trait DefinitionPlace: Any + Debug + Send + Sync {
         None
     }
 
-    /// Returns whether the replicas of this front end all read the same place, so that they go live together by
-    /// default.
+    /// Returns whether all replicas of this front end read the same place, so that by default they go live together.
     fn is_shared(&self, _front: &dyn FrontConfig) -> bool {
         false
     }
 
-    /// Returns the name of the Lease that the leader of the replicas holds; `None` if replicas can read the place
-    /// without a leader.
+    /// Returns the name of the Lease that the leader of the replicas holds; `None` if the place needs no leader.
     fn lease(&self) -> Option<&str> {
         None
     }
 
-    /// Returns the modules, webhooks and grants that the place's namespaced chains may use; `None` if it has no such
-    /// chains.
+    /// Returns the modules, webhooks and grants that the place's namespaced chains may use; `None` without such chains.
     fn namespaced(&self) -> Option<&NamespacedChains> {
         None
     }

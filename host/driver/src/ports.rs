@@ -148,8 +148,7 @@ impl AdminPort {
         }))
     }
 
-    /// Returns the address of the admin port. If port 0 is configured, the address contains the port that the system
-    /// chose.
+    /// Returns the address of the admin port. If port 0 is configured, it contains the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -61,8 +61,7 @@ pub(crate) fn end(span: &Span, uid: &str, status: StatusCode, passage: &str) {
     }
 }
 
-/// Returns the name of a request's span. All unknown methods share a name, because clients can invent any number of
-/// them.
+/// Returns the name of a request's span. Unknown methods share a name, because clients can invent any number of them.
 fn name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -45,8 +45,7 @@ use crate::{
 /// The version of the format of [`Prepared`], which is part of the fingerprint.
 pub(crate) const FORMAT: u32 = 3;
 
-/// The ratio of a step's wall-clock limit to its limit of processor time. It is large because other work may occupy
-/// most of the machine.
+/// The ratio of a step's wall-clock limit to its limit of processor time, because other work may occupy the machine.
 const WALL_CLOCK_FACTOR: u32 = 10;
 
 /// The first bytes of every component.
@@ -185,11 +184,7 @@ fn core_module(sandbox: &Inner, code: &Code) -> Result<Module, Error> {
     loaded.map_err(|error| Error::Artifact(chain(&error)))
 }
 
-/// Runs `work` on a blocking thread. If the future is dropped, `work` stops at its next await, and a guest at its next
-/// yield.
-///
-/// The thread has its own runtime, because the caller's runtime refuses timers while it shuts down. A guest also stays
-/// on this thread, so that its processor time can be measured.
+/// Runs `work` on a blocking thread. Dropping the future stops `work` at its next await, and a guest at its next yield.
 pub(crate) async fn on_blocking_thread<T: Send + 'static>(
     work: impl AsyncFnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -204,8 +199,8 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
                 result = work() => result,
             }
         });
-        // If the result is no longer needed, a compilation in this process continues nevertheless. The runtime must not
-        // wait for it.
+        // A compilation in this process continues even if its result is not needed, and the runtime must not wait for
+        // it.
         runtime.shutdown_background();
         result
     })
@@ -259,8 +254,7 @@ impl Preparation {
                 let place = self.place.clone();
                 let work = on_thread_for_long_work(move || {
                     let _place = place;
-                    // The effort is a setting of the engine, so the module is compiled with an engine that is created
-                    // for it.
+                    // The effort is a setting of the engine, so an engine is created for this compilation.
                     let compile = || precompile(&Engine::new(&compile_settings(effort))?, &module);
                     match permit {
                         Some(permit) => permit.run(compile),
@@ -383,8 +377,7 @@ impl Preparation {
         Ok(Prepared { header, code })
     }
 
-    /// Compiles a snapshot and calls its `describe`. The call fails if the module's start-up code must not run again in
-    /// the snapshot.
+    /// Compiles a snapshot and calls its `describe`, which fails if start-up code must not run again in the snapshot.
     async fn checked_snapshot(
         &self,
         snapshot: Result<Vec<u8>, String>,

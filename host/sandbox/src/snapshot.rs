@@ -29,8 +29,7 @@ pub(crate) struct Instrumented<'a> {
     wizer: Wizer,
     /// The component around the parts; `None` if the component has no nested parts, and is itself the only part.
     wrapper: Option<WrapperComponent<'a>>,
-    /// The parts: the components that contain core modules. Each gets its own snapshot, because wizer skips nested
-    /// components.
+    /// The parts: components that contain core modules. Each has its own snapshot, because wizer skips nested ones.
     parts: Vec<ComponentContext<'a>>,
 }
 
@@ -95,8 +94,7 @@ impl<'a> Instrumented<'a> {
             return Ok(Err(open.to_owned()));
         }
         let mut kept = KeptMemory::default();
-        // Wizer adds one page to each memory, and reads a whole memory in one call, so the limits of the store are
-        // raised.
+        // Wizer adds a page to each memory, and reads a whole memory in one call, so the limits are raised.
         store.data_mut().make_room_for_snapshot();
         store.set_hostcall_fuel(usize::MAX);
         let mut snapshots = Vec::new();
@@ -129,8 +127,7 @@ impl<'a> Instrumented<'a> {
 /// Chooses the memories of a configured instance that are copied into a snapshot.
 #[derive(Default)]
 pub(crate) struct KeptMemory {
-    /// For each memory, by name, whether wizer gets its content. Wizer reads each memory twice, and must get the same
-    /// content both times.
+    /// For each memory, by name, whether wizer gets its content, which must be the same in both of its reads.
     is_copied: BTreeMap<String, bool>,
     /// The total size of all pages of the memories that are not zero.
     bytes: usize,
@@ -174,8 +171,7 @@ fn access_to(part: usize) -> String {
 }
 
 impl<'a> WrapperComponent<'a> {
-    /// Reads a component that is a wrapper; returns `None` if it has modules of its own, or if no nested component has
-    /// modules.
+    /// Reads a wrapper; returns `None` if the component has modules of its own, or if no nested one has modules.
     fn parse(component: &'a [u8]) -> Result<Option<Self>, String> {
         let mut scan = Scan::default();
         let mut depth = 0_u32;
@@ -211,8 +207,7 @@ impl<'a> WrapperComponent<'a> {
             if instances.next().is_some() {
                 return Err("a nested component is instantiated twice".to_owned());
             }
-            // If the nested component is never instantiated, `first` is `None`, and it is no part, because its modules
-            // never run.
+            // If the nested component is never instantiated, it is no part, because its modules never run.
             if let Some(section) = wrapper.sections.get_mut(nested.section) {
                 section.instance = first;
             }
@@ -226,8 +221,7 @@ impl<'a> WrapperComponent<'a> {
         parts.map(|section| section.raw.data)
     }
 
-    /// Creates the wrapper component with these bytes for its parts. With `give_access`, exports give access to the
-    /// parts.
+    /// Creates the wrapper with these bytes for its parts. With `give_access`, exports give access to the parts.
     fn around(&self, parts: &[Vec<u8>], give_access: bool) -> Vec<u8> {
         let mut component = wasm_encoder::Component::new();
         let (mut aliases, mut exports) = (ComponentAliasSection::new(), ComponentExportSection::new());

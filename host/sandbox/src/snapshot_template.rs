@@ -47,8 +47,8 @@ impl SnapshotTemplate {
         Ok(Self { bytes, memory_data })
     }
 
-    /// Puts the snapshot's data into the compiled form in place of the fillers; returns `None` if a filler does not
-    /// occur exactly once.
+    /// Replaces the fillers in the compiled form with the snapshot's data; `None` if a filler does not occur exactly
+    /// once.
     pub(crate) fn fill(&self, compiled: &[u8]) -> Option<Vec<u8>> {
         let mut filled = compiled.to_vec();
         for MemoryData { data, filler } in &self.memory_data {
@@ -65,8 +65,7 @@ impl SnapshotTemplate {
     }
 }
 
-/// Splits a module or component into sections. The recursion is safe, because the complexity check has limited the
-/// nesting.
+/// Splits a module or component into sections. Their nesting was limited by the complexity check.
 fn sections(bytes: &[u8]) -> wasmparser::Result<Vec<(Payload<'_>, RawSection<'_>)>> {
     let mut sections = Vec::new();
     let mut depth = 0_u32;
@@ -222,8 +221,7 @@ impl<'a> Data<'a> {
     }
 }
 
-/// Creates bytes that do not occur anywhere else in a compiled form. None of them is zero, because wasmtime trims
-/// zeros.
+/// Creates bytes that occur nowhere else in a compiled form. None of them is zero, because wasmtime trims zeros.
 fn filler(number: usize, length: usize) -> Vec<u8> {
     // The golden ratio as an integer. It is odd, so its multiples are all different.
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -48,8 +48,7 @@ pub(crate) struct CallState {
     /// Whether this store is for `describe` or `configure`. These calls have no grants.
     pub(crate) preparing: bool,
     pub(crate) started: Instant,
-    /// The time at which the instance was ready, and the time at which the guest answered. They are set only if a meter
-    /// measures calls.
+    /// The times at which the instance was ready and at which the guest answered. They are set only for a meter.
     guest: (Option<Instant>, Option<Instant>),
     pub(crate) deadline: Deadline,
     pub(crate) log: CallLog,
@@ -77,8 +76,7 @@ pub(crate) struct Call<'a> {
     pub(crate) user: &'a UserInfo,
     pub(crate) recorder: Option<&'a ResponseRecorder>,
     pub(crate) deadline: Deadline,
-    /// The processor time of this thread at which the guest is stopped. The guest must stay on this thread, so that the
-    /// comparison is right.
+    /// The processor time of this thread at which the guest is stopped. So the guest must stay on this thread.
     pub(crate) processor_time: Option<Duration>,
     pub(crate) preparing: bool,
 }
@@ -160,8 +158,7 @@ impl CallState {
         }
     }
 
-    /// Returns the times at which the guest began and answered; `None` if it did not answer, or if no meter measures
-    /// calls.
+    /// Returns the times at which the guest began and answered; `None` if it did not answer, or without a meter.
     pub(crate) fn guest_ran(&self) -> Option<(Instant, Instant)> {
         self.guest.0.zip(self.guest.1)
     }
@@ -181,8 +178,8 @@ impl CallState {
     /// Gives the guest its grants, after `configure` and before `admit` in the same instance.
     pub(crate) fn grant(&mut self) {
         self.preparing = false;
-        // The WASI context is created again on its next use, with the granted environment. Open streams are not
-        // affected.
+        // The WASI context is created again when it is used, with the granted environment. Open streams stay as they
+        // are.
         self.wasi = None;
     }
 
@@ -207,8 +204,7 @@ impl ResourceLimiter for Memory {
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
         if maximum.is_some_and(|maximum| desired > maximum) {
-            // The memory has reached the maximum that the module itself declares, so growing fails without an error of
-            // the host.
+            // The memory has reached the maximum that the module itself declares, which is no error of the host.
             return Ok(false);
         }
         let wanted = self.used.saturating_add(desired.saturating_sub(current));

@@ -1,5 +1,4 @@
-//! Decides which nodes count as healthy although the control plane has lost contact with them, and removes their
-//! taints.
+//! Decides which nodes count as healthy although they are disconnected, and removes their taints.
 
 use std::collections::BTreeMap;
 

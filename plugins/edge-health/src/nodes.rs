@@ -33,8 +33,7 @@ impl<'r> Nodes<'r> {
         Self::new(reachability, |name| cluster::get("v1", "Node", None, name))
     }
 
-    /// Returns whether the node of this name is presumed reachable. Without a name, or if the node does not exist,
-    /// returns false.
+    /// Returns whether the node of this name is presumed reachable; false without a name, or if there is no such node.
     pub(crate) fn is_presumed_reachable(&mut self, name: Option<&Text<'r>>) -> Result<bool, Error> {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             return Ok(false);

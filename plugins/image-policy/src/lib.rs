@@ -306,8 +306,7 @@ fn has(old: &Workload<'_>, image: &Image<'_>) -> bool {
     })
 }
 
-/// Returns whether the stored object is being deleted. The object in the request is not looked at, because the client
-/// controls it.
+/// Returns whether the stored object is being deleted. The client controls the other object, so it does not count.
 #[cold]
 fn is_being_deleted(request: &Request) -> Result<bool, Error> {
     #[view]

@@ -105,8 +105,7 @@ impl<'a> Reference<'a> {
         self.digest.is_some()
     }
 
-    /// Returns whether the reference is under a prefix. Upper and lower case of registries do not matter, as in host
-    /// names.
+    /// Returns whether the reference is under a prefix. The case of registries does not matter, as in host names.
     pub(crate) fn has_prefix(&self, prefix: &Prefix) -> bool {
         self.registry.eq_ignore_ascii_case(&prefix.registry) && self.below(prefix).is_some()
     }
@@ -151,8 +150,7 @@ impl<'a> Reference<'a> {
         Some(text)
     }
 
-    /// Returns the part of the path after the prefix; `None` if the prefix does not match, or if it ends within a
-    /// component of the path.
+    /// Returns the part of the path after the prefix; `None` unless the prefix ends where a component of the path ends.
     fn below(&self, prefix: &Prefix) -> Option<&str> {
         if prefix.path.is_empty() {
             return Some(&self.path);
@@ -324,8 +322,7 @@ fn is_tag(tag: &str) -> bool {
             .all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
 }
 
-/// Returns whether a text is a digest: an algorithm, and the number of digits that the algorithm has (or at least 32 if
-/// it is unknown).
+/// Returns whether a text is a digest: an algorithm, and as many digits as it has (32 or more if it is unknown).
 fn is_digest(digest: &str) -> bool {
     let Some((algorithm, value)) = digest.split_once(':') else {
         return false;

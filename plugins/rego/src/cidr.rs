@@ -20,8 +20,7 @@ pub(crate) fn contains(outer: &str, inner: &str) -> Option<bool> {
     }
 }
 
-/// Implements `net.cidr_contains_matches`: finds the networks in `networks` that contain a network in `others`. Returns
-/// the pairs of their keys.
+/// Implements `net.cidr_contains_matches`: returns the pairs of keys for which the network contains the other one.
 pub(crate) fn contains_matches(networks: &Value, others: &Value) -> Option<Value> {
     let (networks, others) = (keyed(networks)?, keyed(others)?);
     let mut pairs = BTreeSet::new();

@@ -1,5 +1,4 @@
-//! Implements `sprintf` with the output of Go's `fmt.Sprintf`, as in OPA: a wrong verb or number of arguments is not an
-//! error.
+//! Implements `sprintf` with the output of Go's, as in OPA: a wrong verb or number of arguments is no error.
 
 use std::fmt::Write as _;
 

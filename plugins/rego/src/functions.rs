@@ -74,8 +74,7 @@ pub(crate) fn why_missing(name: &str) -> &'static str {
 /// The maximum memory of a compiled pattern, in bytes. The default of regorus, 100 KiB, is too little for `^\w{1,63}$`.
 const REGEX_SIZE: usize = 10 << 20;
 
-/// The patterns that were compiled. The snapshot of the plugin contains those that the policy used while it was warmed
-/// up.
+/// The compiled patterns. The plugin's snapshot contains those that the policy used while it was warmed up.
 type Patterns = Arc<Mutex<HashMap<String, Option<Regex>>>>;
 
 pub(crate) fn add_to(engine: &mut Engine) -> Result<(), String> {
@@ -89,8 +88,7 @@ pub(crate) fn add_to(engine: &mut Engine) -> Result<(), String> {
     Ok(())
 }
 
-/// Calls a built-in function. If an argument has a wrong type, returns `None`, which makes the call undefined as in
-/// OPA.
+/// Calls a built-in function. A wrong type of argument gives `None`, which makes the call undefined as in OPA.
 fn call(name: &str, arguments: &[Value], patterns: &Patterns) -> Option<Value> {
     match (name, arguments) {
         ("all", [values]) => items(values).map(|mut items| items.all(is_true).into()),

@@ -168,8 +168,7 @@ impl Rego {
             )?;
         }
         let mut input = object([("parameters", parameters.clone()), ("review", review.clone())]);
-        // The AdmissionReview is in `input.request` only for policies of OPA, because templates of Gatekeeper do not
-        // have it there.
+        // Only policies of OPA find the AdmissionReview in `input.request`, and not templates of Gatekeeper.
         if self.constraints.is_empty() {
             set(&mut input, [("request", review)])?;
         }
@@ -198,8 +197,7 @@ impl Rego {
         Ok(Objects { namespace, inventory })
     }
 
-    /// Returns `data.inventory`, which contains all objects of the kinds in the settings. It is passed as a part of the
-    /// input.
+    /// Returns `data.inventory`: all objects of the kinds in the settings. It is passed as a part of the input.
     fn inventory(&self) -> Result<Value, Error> {
         let (mut namespaced, mut wide) = (Value::new_object(), Value::new_object());
         for (api_version, kind) in &self.inventory {

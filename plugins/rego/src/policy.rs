@@ -157,8 +157,7 @@ fn canonical(rule: &str) -> String {
     }
 }
 
-/// Extracts from the engine's report the mistake and its line number, in one line. The report draws the position over
-/// several lines.
+/// Extracts the mistake and its line number from a report of the engine, which has several lines.
 pub(crate) fn readable(report: &str) -> String {
     let place = report.lines().find_map(|line| line.trim().strip_prefix("--> "));
     let line = place.and_then(|place| place.rsplit(':').nth(1)?.parse::<u32>().ok());

@@ -70,8 +70,7 @@ impl Remembered {
         });
     }
 
-    /// Adds an extension for each of these functions to the engine. The extension returns the cached result, or else
-    /// evaluates the function.
+    /// Adds an extension for each of these functions. It returns the cached result, or else evaluates the function.
     fn add_to(&self, engine: &mut Engine, found: &[&Definition]) -> Option<()> {
         for (index, definition) in found.iter().enumerate() {
             let state = Arc::clone(&self.state);

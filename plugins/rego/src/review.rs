@@ -13,8 +13,7 @@ pub(crate) fn from_request(request: &Request) -> Result<Value, Error> {
         (_, object) => object,
     };
     let mut head = head(request).to_string();
-    // The objects are JSON text, which is inserted into the text of the review, so that it need not be parsed and
-    // serialized.
+    // The objects are JSON text. It is inserted as it is, so that it need not be parsed and serialized.
     head.pop();
     for (name, document) in [("object", object), ("oldObject", old_object)] {
         head.push_str(",\"");

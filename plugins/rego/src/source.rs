@@ -108,8 +108,7 @@ fn with_inventory_in_input(path: &str, text: &str) -> Option<String> {
             None => continue,
         };
         if is_root {
-            // An import without `as` gets the last part of its path as its name. `as` keeps the name `inventory`,
-            // because the path changes.
+            // The name of an import without `as` is the end of its path, which changes, so `as inventory` is added.
             let has_name = !is(index.checked_sub(1), "import") || is(Some(index + 3), "as");
             let name = if has_name { "" } else { " as inventory" };
             result.replace_range(token.start..end, &format!("input.{INVENTORY}{name}"));

@@ -116,8 +116,7 @@ fn the_review_of_a_delete_contains_the_deleted_object() {
     assert_eq!(message(&outcome), Some("[c] web"));
 }
 
-/// A template of Gatekeeper does not find the request in `input.request`, where policies for OPA find it
-/// (gatekeeper#3545).
+/// Policies for OPA find the request in `input.request`, but templates of Gatekeeper do not (gatekeeper#3545).
 #[test]
 fn the_input_of_a_template_has_only_the_review_and_the_parameters() {
     let rego = r#"package t

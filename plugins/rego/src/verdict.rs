@@ -12,8 +12,7 @@ pub(crate) struct PreparedConstraint {
     pub(crate) actions: Vec<Action>,
 }
 
-/// Returns the response to a request that has these violations of a constraint, with the messages that Gatekeeper would
-/// send.
+/// Returns the response to a request with these violations of a constraint, with the messages of Gatekeeper.
 pub(crate) fn of_constraint(constraint: &PreparedConstraint, violations: &Value) -> Result<Response, Error> {
     let mut messages = Vec::new();
     for violation in items(violations).ok_or_else(|| Error::other("`violation` is not a set"))? {

@@ -1,5 +1,4 @@
-//! Injects what the plugin's own settings list: adds the parts that are missing in Pods and in the templates of
-//! workloads.
+//! Injects what the plugin's own settings list: adds parts that Pods and the templates of workloads lack.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,8 +41,7 @@ impl Injector {
             sidecar_set: _,
         } = settings;
         let mut errors = SettingsErrors::new();
-        // The names that containers and init containers have, because all of these must differ. A volume may have the
-        // name of a container.
+        // Names of containers and init containers, which must all differ. A volume may have the name of a container.
         let mut taken = BTreeSet::new();
         let empty = containers.is_empty()
             && init_containers.is_empty()

@@ -156,8 +156,7 @@ fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> 
     Ok(rules)
 }
 
-/// Returns whether the first part of a resource is a version such as `v1`. No group has such a name, so the resource is
-/// in the core group.
+/// Returns whether a resource begins with a version such as `v1`, which cannot be a group, so it is in the core group.
 fn is_version(part: &str) -> bool {
     part.strip_prefix('v')
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))

@@ -9,8 +9,7 @@ use serde_json::{Map, Value};
 use crate::UserInfo;
 use crate::bindings::admittance::plugin::cluster::{Access, Action, Error, Page, PageRequest};
 
-/// A function that decides whether this user may use this verb on this target, which has the form that [`with_access`]
-/// describes.
+/// Decides whether this user may use this verb on this target, which has the form that [`with_access`] describes.
 type Rule = Rc<dyn Fn(&UserInfo, &str, &str) -> bool>;
 
 thread_local! {

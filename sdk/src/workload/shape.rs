@@ -216,8 +216,7 @@ impl PodSpec<'_> {
     }
 }
 
-/// Annotations or labels, in the order in which the object contains them. Lookups are linear, because there are few
-/// entries.
+/// Annotations or labels, in the order of the object. Lookups are linear, because there are few entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TextMap<'a>(Vec<(Text<'a>, Text<'a>)>);
 

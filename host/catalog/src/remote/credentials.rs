@@ -18,8 +18,8 @@ const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
 const DOCKER_HUB_LOGIN: &str = "https://index.docker.io/v1/";
 
 impl Network {
-    /// Reads a repository's credentials from Docker's configuration. They are read for each request, because helpers
-    /// return short-lived ones.
+    /// Reads a repository's credentials from Docker's configuration, for each request, because helpers return
+    /// short-lived ones.
     pub(super) async fn credential(
         &self,
         artifact: &OciReference,
@@ -87,8 +87,7 @@ fn login(config: &[u8], artifact: &OciReference) -> String {
         auths: Option<BTreeMap<String, IgnoredAny>>,
         cred_helpers: Option<BTreeMap<String, IgnoredAny>>,
     }
-    // If the configuration is invalid, it counts as empty here, because `docker_credential` reads it next and reports
-    // the error.
+    // An invalid configuration counts as empty here, because `docker_credential` reads it next and reports the error.
     let config: Config = serde_json::from_slice(config).unwrap_or_default();
     let registry = artifact.registry();
     let has = |keys: &Option<BTreeMap<String, IgnoredAny>>, key: &str| {

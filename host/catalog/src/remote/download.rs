@@ -64,8 +64,8 @@ impl Fetch<'_> {
             };
             let digest = Digest::of(&received.bytes);
             if is_resumed && download.digest.is_some_and(|expected| expected != digest) {
-                // The download was resumed and has a wrong digest, because the partial download was damaged or was of
-                // another version.
+                // The resumed download has a wrong digest, because the partial download was damaged or of another
+                // version.
                 received.restart(None).await;
                 continue;
             }
@@ -83,8 +83,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// Opens the partial download with this name. If another task or process has locked its file, the download is kept
-    /// in memory.
+    /// Opens the partial download with this name. If another task or process uses its file, downloads into memory.
     async fn received(&self, name: &str) -> Result<Received, Error> {
         let name = Digest::of(name);
         let partial = self.inner.in_store(move |store| Partial::open(store, name));
@@ -226,7 +225,7 @@ impl Download<'_> {
     }
 }
 
-/// The bytes of a module received so far. With a store, they are also written to a file, so that a later start can
+/// The bytes of a module received so far. With a store, they are written to a file too, so that a later start can
 /// resume.
 #[derive(Default)]
 struct Received {
@@ -325,8 +324,7 @@ fn resumes_at(headers: &HeaderMap, offset: u64) -> bool {
         .is_some_and(|(start, _)| start.trim().parse() == Ok(offset))
 }
 
-/// Returns an error unless the bytes are WebAssembly. This is checked because servers often send an error page with
-/// status 200.
+/// Returns an error unless the bytes are WebAssembly. Servers often send an error page with status 200.
 pub(super) fn check_magic(place: &str, bytes: &[u8]) -> Result<(), Error> {
     if bytes.starts_with(b"\0asm") {
         return Ok(());

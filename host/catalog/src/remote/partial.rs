@@ -45,8 +45,7 @@ impl Partial {
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(failed(&path)(error)),
             }
-            // If another writer has completed the download meanwhile, its file was renamed and is now a module, so the
-            // file is opened again.
+            // If another writer has completed the download, its file is now a module, so the file is opened again.
             if is_linked(&file, &path).map_err(failed(&path))? {
                 break file;
             }
@@ -59,8 +58,7 @@ impl Partial {
         }))
     }
 
-    /// Reads the bytes received so far, and the validator of their version. If there are more than `limit` bytes, they
-    /// are discarded.
+    /// Reads the bytes received so far (none if they exceed `limit`), and the validator of their version.
     pub(super) fn content(&mut self, limit: u64) -> Result<(Vec<u8>, Option<String>), Error> {
         let mut bytes = Vec::new();
         let mut read = || -> io::Result<()> {
@@ -89,8 +87,7 @@ impl Partial {
 
     /// Discards all bytes received so far, and starts to receive the version with this validator.
     pub(super) fn restart(&mut self, validator: Option<&str>) -> Result<(), Error> {
-        // The file is emptied before the new validator is written, so that the validator never belongs to the old
-        // bytes.
+        // The file is emptied before the validator is replaced, so that the validator never belongs to the old bytes.
         self.file.set_len(0).map_err(failed(&self.path))?;
         match (validator, boot_id()) {
             (Some(validator), Some(boot)) => {

@@ -137,8 +137,7 @@ impl Catalog {
 
 impl Repository<'_> {
     async fn push_module(&self, module: &Bytes) -> Result<(), Error> {
-        // The body of the request may outlive the callback `progress`, so it does not call it, but updates a shared
-        // counter.
+        // The body of the request may outlive the callback `progress`, so it only updates a shared counter.
         let sent = Arc::new(AtomicU64::new(0));
         let upload = self.push_blob(module, &sent);
         tokio::pin!(upload);
@@ -229,8 +228,8 @@ fn upload_url(response: &ClientResponse, place: &str) -> Result<Url, Error> {
 }
 
 impl Component {
-    /// Reads the imports and exports of a component without validating it. If the bytes are not a component, the error
-    /// tells what they are.
+    /// Reads the imports and exports of a component without validating it. For other bytes, the error tells what they
+    /// are.
     fn read(bytes: &[u8]) -> Result<Self, String> {
         let mut component = Self::default();
         let mut depth = 0_usize;

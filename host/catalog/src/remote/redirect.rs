@@ -15,8 +15,7 @@ const MOST: usize = 10;
 
 const OF_BODY: [HeaderName; 4] = [CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING];
 
-/// The redirects that a request has followed, and the cookies that they have set. Each cookie is sent only to the
-/// origin that set it.
+/// The redirects that a request has followed, and their cookies, each of which is sent only to the origin that set it.
 #[derive(Debug, Default)]
 pub(super) struct Redirects {
     followed: usize,

@@ -57,8 +57,8 @@ impl Version {
 }
 
 impl Repository<'_> {
-    /// Fetches a manifest; returns `None` if the registry does not have it. If the version is a digest, the manifest is
-    /// checked against it.
+    /// Fetches a manifest, and checks it against a digest in `version`; returns `None` if the registry does not have
+    /// it.
     pub(super) async fn manifest(&self, version: &Version) -> Result<Option<Bytes>, Error> {
         let place = self.place(version);
         let path = format!("manifests/{version}");
@@ -152,8 +152,7 @@ impl Repository<'_> {
         };
         let cached = self.network.authorizations.lock().get(&key).cloned();
         let response = send(cached).await?;
-        // A redirect may have led to another origin. A challenge of that origin must not get the registry's
-        // credentials.
+        // After a redirect, the challenge may be of another origin, which must not get the registry's credentials.
         if response.status != StatusCode::UNAUTHORIZED || response.url.origin() != base.origin() {
             return Ok(response);
         }

@@ -11,8 +11,7 @@ pub struct SignatureDescription {
     pub kind: SignatureKind,
     /// The file, URL or digest of the signature.
     pub name: String,
-    /// The hint at the key that made the signature. In sigstore's formats, it is the SHA-256 digest of the key in
-    /// base64.
+    /// A hint at the key that made the signature. In sigstore's formats, it is the SHA-256 digest of the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_hint: Option<String>,
     /// The identity in the signature's certificate.

@@ -181,8 +181,7 @@ fn file(path: &str) -> Result<Sources, Problem> {
             "write the path without, `file:/directory/**`",
         ));
     }
-    // Links in the directory are followed, but the last part is the file itself. So a pattern that names a link never
-    // matches.
+    // Links in the directory are followed, but a link that is the file itself is not, so it never matches.
     let plain = parts
         .iter()
         .take(parts.len().saturating_sub(1))

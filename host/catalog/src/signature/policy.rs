@@ -129,8 +129,8 @@ pub struct Keyless {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certified {
     pub certificate: SigningCertificate,
-    /// The trust root with which the signature's log entry is verified. The certificate must have been valid at the
-    /// time of the entry.
+    /// The trust root that verifies the signature's log entry. The certificate must have been valid at the entry's
+    /// time.
     pub trust_root: Option<TrustRoot>,
     /// Whether a signature without a log entry is refused.
     pub must_be_logged: bool,

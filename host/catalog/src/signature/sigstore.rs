@@ -84,8 +84,7 @@ pub(super) fn by_identity(
     let opened = ParsedSignature::new(found)?;
     let bundle = opened.bundle.as_ref().ok_or(Refusal::NoCertificate)?;
     let certificate = bundle.signing_certificate().ok_or(Refusal::NoCertificate)?;
-    // The signed digest in the bundle is compared first, so that a signature of another module gets an error of its
-    // own.
+    // The signed digest is compared first, so that a signature of another module gets an error of its own.
     opened.signed.check_subject(artifact)?;
     let message = opened.signed.content(artifact);
     let root = &keyless.trust_root;

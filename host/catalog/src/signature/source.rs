@@ -112,8 +112,7 @@ pub(super) fn canonical_host(host: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
 
-/// Normalises the path of a URL: removes the leading `/` and decodes escapes, because servers treat `%61` and `a`
-/// alike.
+/// Normalises a URL's path: removes the leading `/`, and decodes escapes, because `%61` means `a` to servers.
 fn https_path(path: &str) -> Result<String, &'static str> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let mut parts = Vec::new();
@@ -151,8 +150,7 @@ pub(crate) fn is_docker_hub(host: &str, port: u16) -> bool {
     (host, port) == (DOCKER_HUB, DEFAULT_PORT)
 }
 
-/// Returns the path of a repository. On Docker Hub, a repository without a user is an official image, whose path begins
-/// with `library/`.
+/// Returns the path of a repository. On Docker Hub, a repository without a user is an official one, in `library/`.
 pub(crate) fn repository_path(host: &str, port: u16, reference: &OciReference) -> String {
     let repository = reference.repository();
     if is_docker_hub(host, port) && !repository.contains('/') {

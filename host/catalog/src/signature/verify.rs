@@ -79,8 +79,7 @@ pub fn verify(
     })
 }
 
-/// Finds a signature of these bytes that satisfies the requirement. The error lists for each signature why it was
-/// refused.
+/// Finds a signature of these bytes that satisfies the requirement. The error says why each signature was refused.
 pub(crate) fn valid_signature(
     requirement: &Requirement,
     artifact: &[u8],
@@ -106,8 +105,7 @@ pub(crate) fn valid_signature(
 }
 
 impl<'a> SignedModule<'a> {
-    /// Returns the bytes that a signature of the module must cover: its manifest if the module is from a registry, or
-    /// else the module.
+    /// Returns the bytes that a signature must cover: the manifest of a module from a registry, or else the module.
     fn artifact(&self, material: &'a Material) -> Result<&'a [u8], SignatureError> {
         let ModuleReference::Oci(reference) = self.reference else {
             return Ok(self.module);

@@ -93,8 +93,7 @@ async fn an_interrupted_download_is_resumed() {
     let tag = Some("\"1\"");
     for (tag, pinned, faults, ranges) in [
         (tag, false, vec![Fault::Cut(MEGABYTE)], vec![None, Some(MEGABYTE)]),
-        // The connection breaks more often than the number of attempts, but each attempt makes progress, and does not
-        // count.
+        // The connection breaks more often than attempts are allowed, but attempts that make progress do not count.
         (
             tag,
             false,
@@ -181,8 +180,7 @@ async fn a_partial_download_is_resumed_after_a_restart() {
                 .await;
         });
         wait.await.unwrap();
-        // While the first download is stalled, another process downloads the module. It does not wait for the first
-        // one.
+        // While the first download is stalled, another process downloads the module, without waiting for it.
         let other = scene
             .obtain(&scene.catalog(), &site.url("/a.wasm"))
             .await

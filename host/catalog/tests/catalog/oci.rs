@@ -134,8 +134,7 @@ async fn a_reference_to_an_index_resolves_to_its_wasm_entry() {
     }
 }
 
-/// Older versions of `wash push` used the media type of the row `component`. Istio and Envoy Gateway use images of the
-/// compat variant.
+/// `wash push` used to write the media type of the row `component`. Istio and Envoy Gateway use the compat variant.
 #[tokio::test]
 async fn modules_with_older_media_types_or_in_archives_are_obtained() {
     let mut scene = Scene::new();
@@ -256,8 +255,7 @@ async fn modules_are_obtained_from_a_registry_that_requires_tls_and_a_password()
     assert!(error.contains("was refused as the user `ada`"), "{error}");
     assert!(!error.contains("wrong"), "{error}");
 
-    // The correct credentials are stored for the repository, and wrong ones for the registry and for another
-    // repository.
+    // The credentials of the repository are right. Those of the registry and of another repository are wrong.
     let user = json!({"username": USER.0, "password": USER.1});
     let other = json!({"username": "ada", "password": "wrong"});
     let (of_repository, beside) = (format!("{}/a", registry.name), format!("{}/b", registry.name));
@@ -269,8 +267,7 @@ async fn modules_are_obtained_from_a_registry_that_requires_tls_and_a_password()
         bytes.as_slice()
     );
 
-    // The registry is on this machine, so it may be used without TLS. But if it uses TLS, its certificate must be
-    // trusted.
+    // A registry on this machine may be used without TLS. But if it uses TLS, its certificate must be trusted.
     let mut config = scene.config.clone();
     config.network.ca = None;
     config.store = None;

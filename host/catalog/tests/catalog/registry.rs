@@ -81,8 +81,7 @@ impl Registry {
             panic!("docker-registry ended:\n{before}");
         };
         let name = tokio::time::timeout(NEVER, listening).await.unwrap();
-        // The registry's output is read to its end, because the registry would block on a full pipe and exit on a
-        // closed one.
+        // The registry's output is read, because the registry would block on a full pipe and exit on a closed one.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Self {
             name,

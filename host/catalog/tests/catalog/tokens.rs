@@ -1,5 +1,4 @@
-//! A token server as Docker's registries use it. It accepts the password of one user, and the identity token of another
-//! user.
+//! A token server as Docker's registries use it. It accepts one user's password and another user's identity token.
 
 use std::{
     net::SocketAddr,

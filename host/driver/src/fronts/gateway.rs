@@ -50,8 +50,7 @@ pub(super) const ROW: FrontRow = FrontRow {
 
 #[async_trait]
 impl FrontConfig for GatewayConfig {
-    /// Returns the name of the Kubernetes dialect, because a gateway's chains are only for requests to Kubernetes
-    /// clusters.
+    /// Returns the Kubernetes dialect's name, because a gateway has chains only for requests to Kubernetes clusters.
     fn dialect_name(&self) -> &str {
         "kubernetes"
     }

@@ -71,8 +71,8 @@ impl FrontConfig for ReviewsConfig {
 
     fn default_limits(&self) -> Limits {
         Limits {
-            // After the Service has removed a terminating Pod from its endpoints, the nodes need some time to learn of
-            // it.
+            // After a terminating Pod was removed from the endpoints of its Service, the nodes learn of it with a
+            // delay.
             shutdown_delay: Duration::from_secs(5),
             ..Limits::default()
         }

@@ -52,8 +52,7 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Starts the export of spans; returns `None` if neither configuration nor environment asks for it. Must be called
-    /// within a tokio runtime.
+    /// Starts the export of spans; returns `None` if nothing requests it. Must be called within a tokio runtime.
     pub fn start(config: Option<TracingConfig>) -> Result<Option<Self>, TracesError> {
         let Some(config) = environment::complete(config)? else {
             return Ok(None);
@@ -123,8 +122,7 @@ impl Traces {
     }
 }
 
-/// Returns the attributes of this process that spans are exported with. Environment variables can replace and add
-/// attributes.
+/// Returns the attributes of this process in the export. Environment variables can replace and add attributes.
 fn resource() -> Resource {
     let all_attributes = [
         KeyValue::new("service.name", "admittance"),

@@ -152,8 +152,7 @@ fn define_streams(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
             |mut guest: Guest<'_>, descriptor: u32, at: At| {
                 let mut status = [0; STATUS];
                 status[0] = CHARACTER_DEVICE;
-                // The status grants every right on the stream and on files opened from it. This is harmless, because no
-                // file can be opened.
+                // The status grants every right on the stream and on files opened from it, but no file can be opened.
                 status[8..].fill(0xff);
                 stream_status(&mut guest, descriptor, at, &status)
             },

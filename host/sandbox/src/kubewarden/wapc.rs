@@ -1,5 +1,4 @@
-//! waPC 2: the host calls one function of the guest, and host and guest fetch each other's messages by calling
-//! functions.
+//! waPC 2: the host calls one function of the guest, and each side fetches messages by calling the other's functions.
 
 use tracing::Level;
 use wasmtime::{Caller, Instance, InstancePre, Linker, Store};
@@ -91,8 +90,7 @@ fn host_answer(exchange: &Exchange, is_error: bool) -> &[u8] {
     }
 }
 
-/// Creates an instance, and runs its start-up functions. If its module is a snapshot of a started instance, they are
-/// not run again.
+/// Creates an instance, and runs its start-up functions unless its module is a snapshot of a started instance.
 pub(super) async fn instance(
     store: &mut Store<CallState>,
     pre: &InstancePre<CallState>,

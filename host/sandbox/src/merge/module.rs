@@ -305,8 +305,8 @@ struct Sections<'a> {
 }
 
 impl<'a> Sections<'a> {
-    /// Adds an original module. Imports that an earlier module has added are not repeated, and unreachable functions
-    /// get no code.
+    /// Adds an original module, without imports that an earlier module has added, and without unreachable functions'
+    /// code.
     fn add(
         &mut self,
         renumbered: &mut Renumbered<'a>,

@@ -16,8 +16,7 @@ pub(super) struct ParsedComponent<'a> {
     instances: Vec<HashMap<&'a str, (Kind, Item)>>,
     /// The core functions, tables, memories and globals of the component, by their indices.
     pub(super) items: PerKind<Vec<Item>>,
-    /// The sections outside of core modules that precede the first lifted function. `after` has the sections from there
-    /// on.
+    /// The sections outside of core modules before the first lifted function. `after` has the later sections.
     pub(super) before: Vec<OtherPart<'a>>,
     pub(super) after: Vec<OtherPart<'a>>,
 }
@@ -85,7 +84,7 @@ impl<'a> ParsedComponent<'a> {
             }
             Payload::ComponentTypeSection(section) => {
                 for ty in section {
-                    // A resource with a destructor refers to a core function in its type, where references are not
+                    // A resource with a destructor refers to a core function, but references in types are not
                     // renumbered.
                     if let ComponentType::Resource { dtor: Some(_), .. } = ty.ok()? {
                         return None;
@@ -194,8 +193,7 @@ impl<'a> ParsedComponent<'a> {
         Some(())
     }
 
-    /// Returns the core functions and memories that a lifted function refers to; `None` if its options refer to
-    /// anything else.
+    /// Returns the core functions and memories that a lifted function needs; `None` if its options need anything else.
     pub(super) fn needs(&self, function: &CanonicalFunction) -> Option<Vec<(Kind, Item)>> {
         let (lifted, options) = match function {
             CanonicalFunction::Lift {

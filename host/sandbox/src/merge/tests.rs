@@ -48,8 +48,7 @@ impl Op {
         ]
     }
 
-    /// Writes the step in text form into the function with the number `function`, which can call only functions with
-    /// lower numbers.
+    /// Writes the step in text form into the function with this number, which can call only earlier functions.
     fn write(&self, text: &mut String, function: usize) {
         let library = function / 2;
         let step = match self {

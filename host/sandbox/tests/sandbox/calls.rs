@@ -57,8 +57,7 @@ async fn a_plugins_verdict_becomes_the_response() {
 
 #[tokio::test]
 async fn without_address_space_for_the_pool_each_call_maps_its_own_memory() {
-    // The sandbox starts although 20,000 calls with up to four memories each would need 320 TiB of address space, and a
-    // process has only 128 TiB.
+    // 20,000 calls with up to four memories each need 320 TiB of address space, but a process has only 128 TiB.
     let sandbox = small(20_000);
     let plugin = load_with(&sandbox, &Guest::default(), "{}", &config())
         .await
@@ -193,8 +192,7 @@ async fn a_call_starts_with_fresh_memory() {
     }
 }
 
-/// Returns a plugin whose `configure` stores the last byte of the settings. Its `admit` denies with this byte as the
-/// code.
+/// Returns a plugin that stores the last byte of its settings in `configure`, and denies with this byte as the code.
 fn keeps_settings() -> Guest {
     Guest::running(&format!(
         "(i32.store8 (i32.const {}) (i32.const 3))

@@ -34,8 +34,8 @@ fn get() -> String {
 
 /// Returns a guest that reads the Node `a`, and denies with the text of the object or of the error.
 fn reader() -> Guest {
-    // The text of the object and the text of the error have the same offset in a `result<option<json>, error>`, because
-    // both follow a tag.
+    // In a `result<option<json>, error>`, the texts of object and error have the same offset, because both follow a
+    // tag.
     let deny = format!(
         "(i32.store8 (i32.const {verdict}) (i32.const 3))
          (i32.store (i32.const {message}) (i32.load (i32.const {text})))
@@ -134,8 +134,7 @@ async fn a_plugin_reads_the_cluster_only_if_granted() {
         cluster: [ClusterKind::new("v1", "Node")].into(),
         ..Grants::default()
     };
-    // The object's text follows the tags of `ok` and `some`, and the text of an error follows two tags as well, so one
-    // guest reads both.
+    // Two tags (`ok` and `some`) precede the object's text, as two precede an error's, so one guest reads both.
     let echo = sandbox_with(|config| config.cluster = Some(Arc::new(Echo::default())));
     for (sandbox, says) in [
         (&echo, "v1/Node None a"),
@@ -361,8 +360,7 @@ async fn a_plugin_finds_no_open_directories() {
 
 #[tokio::test]
 async fn a_plugin_sees_only_granted_environment_variables() {
-    // The environment is a `list<tuple<string, string>>`. The guest denies with the value of the first variable, or
-    // allows if there is none.
+    // The guest denies with the value of the first variable in a `list<tuple<string, string>>`, or allows without one.
     let guest = Guest::running(&format!(
         "(call $environment (i32.const {SCRATCH}))
          (if (i32.load (i32.const {})) (then

@@ -182,8 +182,7 @@ async fn preparations_with_different_settings_share_compiled_code() {
         2,
         "the module, and the code of its snapshots"
     );
-    // Shorter settings take less of the heap, whose end is in a global. So this snapshot differs from the others in its
-    // code, and is compiled.
+    // Shorter settings end the heap elsewhere. A global contains this end, so the code of the snapshot differs.
     prepare("{}").await;
     assert_eq!(
         sandbox.compilations(),

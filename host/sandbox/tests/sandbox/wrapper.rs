@@ -6,8 +6,7 @@ use wasm_encoder::{
 };
 use wasmparser::{ComponentAlias, ComponentExternalKind, Parser, Payload};
 
-/// The number of definitions of each kind in a component so far, which is the index of the next definition of this
-/// kind.
+/// The number of definitions of each kind in a component so far, which is also the next definition's index.
 #[derive(Default)]
 struct Defined {
     types: u32,

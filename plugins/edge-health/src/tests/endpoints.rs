@@ -9,8 +9,7 @@ fn address(ip: &str, node: &str) -> Value {
     json!({"ip": ip, "nodeName": node})
 }
 
-/// The corresponding code of SuperEdge, `pkg/edge-health-admission/admission/endpoint.go`, moves only one address
-/// correctly.
+/// SuperEdge's code for this, `pkg/edge-health-admission/admission/endpoint.go`, moves only one address correctly.
 #[test]
 fn addresses_of_disconnected_healthy_nodes_become_ready() {
     let (a, b) = (|| address("10.0.0.1", "lost"), || address("10.0.0.2", "far"));

@@ -86,8 +86,7 @@ impl Definitions {
         Some(found)
     }
 
-    /// Removes functions that call a function outside this set. Marks a function as reading the input if it calls one
-    /// that does.
+    /// Removes functions that call a function outside this set. Marks functions that read the input through a call.
     fn close(&mut self) {
         loop {
             let is_left = |definition: &Definition| {
@@ -133,8 +132,7 @@ impl Definitions {
         paths.find(|path| self.functions.contains_key(path))
     }
 
-    /// Returns how many bodies are evaluated for a call of the function. Bodies of the functions that it calls count
-    /// too.
+    /// Returns the number of bodies that a call of the function evaluates, including those of functions that it calls.
     fn weight(&self, path: &str, seen: &mut BTreeSet<String>) -> usize {
         if !seen.insert(path.to_owned()) {
             return 0;

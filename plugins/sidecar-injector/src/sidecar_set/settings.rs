@@ -264,8 +264,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Checks the lists of a container to which the injection adds elements, and records the volumes that the container
-    /// uses.
+    /// Checks the lists of a container that the injection extends, and records the volumes that the container uses.
     fn check_lists(&mut self, container: &Map<String, Value>, at: &Pointer) {
         for key in ["env", "volumeMounts", "volumeDevices"] {
             if !matches!(container.get(key), None | Some(Value::Null | Value::Array(_))) {

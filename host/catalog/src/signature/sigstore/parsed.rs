@@ -108,8 +108,7 @@ impl SignedContent<'_> {
         }
     }
 
-    /// Returns the bytes with which a bundle is verified: `artifact` for a statement, and the signed bytes for other
-    /// content.
+    /// Returns the bytes with which a bundle is verified: `artifact` for a statement, and otherwise the signed bytes.
     pub(super) fn content<'b>(&'b self, artifact: &'b [u8]) -> &'b [u8] {
         match self {
             Self::Payload(payload) => payload,
@@ -129,8 +128,7 @@ impl SignedContent<'_> {
                         actual,
                     })
                 }
-                // A digest with another hash need not be compared, because the signature covers the artifact's bytes
-                // themselves.
+                // A digest with another hash need not be compared, because the signature covers the artifact itself.
                 _ => Ok(()),
             },
             Self::Payload(payload) => simple_signing(payload, actual),

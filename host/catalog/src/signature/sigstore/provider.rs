@@ -11,8 +11,7 @@ struct Ring;
 
 static RING: Ring = Ring;
 
-/// Installs ring, which must happen before any function of sigstore is called. If a provider was installed before, it
-/// is kept.
+/// Installs ring, which must happen before sigstore is used. A provider that was installed before is kept.
 pub(super) fn install() {
     let _ = install_default_provider(&RING);
 }

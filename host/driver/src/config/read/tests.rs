@@ -525,8 +525,7 @@ fn a_definition_in_place_of_a_configuration_is_reported_as_one_mistake() {
     assert_eq!(mistakes.unwrap_err(), [expected]);
 }
 
-/// The addresses are compared after arguments have replaced some of them, because the file alone may contain a
-/// conflict.
+/// The addresses are compared after arguments have replaced some, because the file alone may contain a conflict.
 #[test]
 fn a_driver_cannot_use_an_address_twice() {
     // (address for clients, address of the admin port, upstream, expected mistake)

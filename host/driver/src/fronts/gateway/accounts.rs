@@ -10,8 +10,7 @@ use admittance_net::tls;
 
 use crate::config::read::zookeeper::password;
 
-/// The allowed lifetimes of a register token. The minimum leaves time for the token to reach the person who installs
-/// the agent.
+/// The allowed lifetimes of a register token, within which it must reach the person who installs the agent.
 const REGISTER_TOKEN_LIFETIMES: RangeInclusive<Duration> =
     Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 60 * 60);
 

@@ -149,8 +149,7 @@ pub(crate) fn method(text: &str) -> Result<Method, String> {
     Ok(method)
 }
 
-/// The methods of HTTP and of its extensions. The latter are listed because they would otherwise look like misspellings
-/// of HTTP's.
+/// The methods of HTTP, and methods of its extensions, which would otherwise look like misspellings of HTTP's.
 const KNOWN_METHODS: [&str; 24] = [
     "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "BIND", "COPY", "LINK",
     "LIST", "LOCK", "MERGE", "MOVE", "PURGE", "QUERY", "REBIND", "REPORT", "SEARCH", "UNBIND", "UNLINK",

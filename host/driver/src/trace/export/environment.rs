@@ -69,8 +69,7 @@ fn complete_with(
     Ok(Some(config))
 }
 
-/// Returns the collector's URL. It is the value of the variable for traces, or else the value of the variable for all
-/// signals with a path added.
+/// Returns the collector's URL: the variable for traces, or else the variable for all signals with a path added.
 fn endpoint(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Uri>, TracesError> {
     let given = match (variable(TRACES_ENDPOINT), variable(ENDPOINT)) {
         (Some(url), _) => (TRACES_ENDPOINT, url),

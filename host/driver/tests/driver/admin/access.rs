@@ -391,8 +391,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
         Option<u16>,
         &'r str,
     );
-    // (driver, client certificate, path, headers, expected status or 0 for a refused connection, part of the expected
-    // reply)
+    // (driver, client certificate, path, headers, expected status or 0 for a refused connection, part of the reply)
     let table: [Row<'_>; 18] = [
         (by_certificate, Some(&ops), "/v1/status", &[], Some(200), ""),
         (
@@ -423,8 +422,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
         (by_certificate, None, "/v1/status", &[], Some(403), "certificate"),
         (by_certificate, None, "/healthz", &[], Some(200), "ok"),
         (by_certificate, Some(&stranger), "/healthz", &[], None, ""),
-        // A browser presents the user's certificate in requests from any page, so the origin decides whether a request
-        // is accepted.
+        // A browser presents the user's certificate in requests from any page, so the origin decides.
         (
             by_certificate,
             Some(&ops),

@@ -217,8 +217,8 @@ async fn probes_are_answered_even_beyond_the_connection_limit_of_an_address() {
     .await;
 }
 
-/// Clients choose the uids of requests, so many requests may have the same one. The decisions on them are listed in
-/// pages, the newest first.
+/// Clients choose the uids of requests, so many requests may share one. Their decisions are listed in pages, newest
+/// first.
 #[tokio::test]
 async fn decisions_with_one_uid_are_read_page_by_page() {
     let rules = vec![Rule::for_operations([Operation::Create])];
@@ -317,8 +317,7 @@ async fn no_route_shows_values_of_objects_to_readers() {
     let document: Value = serde_json::from_str(&get(READER, "/v1/openapi.json").await.1).unwrap();
     let mut shown = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
-        // These routes are left out: event streams, because they do not end, and routes whose replies contain nothing
-        // of requests.
+        // Not read: event streams, because they do not end, and routes whose replies contain nothing of requests.
         if methods.get("get").is_none() || path.ends_with("/events") || path == "/v1/requests" {
             continue;
         }
@@ -327,7 +326,6 @@ async fn no_route_shows_values_of_objects_to_readers() {
         assert!(!reply.contains("s3cret"), "{path}: {reply}");
         shown += usize::from(get(ADMIN, &path).await.1.contains("s3cret"));
     }
-    // Users who may see requests get them from three routes: one decision, the list of decisions, and the list of
-    // candidates.
+    // Three routes show requests to this user: one decision, the list of decisions, and the list of candidates.
     assert_eq!(shown, 3);
 }

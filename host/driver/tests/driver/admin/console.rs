@@ -221,8 +221,7 @@ async fn a_session_lasts_from_sign_in_to_sign_out() {
     );
 }
 
-/// Browsers send the origin of a request in headers. The console decides by them whether it shows a page or accepts a
-/// form.
+/// Browsers send a request's origin in headers, which decide whether a page is shown or a form is accepted.
 #[tokio::test]
 async fn pages_of_other_sites_cannot_use_the_console() {
     let driver = guarded().await;

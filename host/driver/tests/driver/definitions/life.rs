@@ -67,8 +67,7 @@ async fn a_definition_is_created_read_updated_and_deleted() {
         assert_eq!(driver.define("POST", route, documented().to_string()).await, done);
         assert_eq!(driver.live().await, ["defaultGroup/webhook-test"]);
 
-        // The reply contains all fields of a definition, in the order in which newer versions of BCS's driver write
-        // them.
+        // The reply contains all fields of a definition, in the order in which newer versions of BCS write them.
         let found = driver.data("GET", &one).await;
         let created = found["metadata"]["creationTimestamp"].clone();
         let mut expected = documented();

@@ -179,8 +179,7 @@ async fn host_calls_are_answered_only_if_granted() {
             &granted,
             Err((FailureKind::Error, "the request cannot be read")),
         ),
-        // The policy returns the host's answer as its response. This answer is not a valid verdict, so the call of the
-        // policy fails.
+        // The policy's response is the host's answer. It is not a valid verdict, so the call of the policy fails.
         (
             look_up("localhost"),
             &granted,
@@ -200,8 +199,7 @@ async fn host_calls_are_answered_only_if_granted() {
             &granted,
             Ok("manifest of ghcr.io/acme/a:1"),
         ),
-        // The policy returns the answers of the next rows, which are valid JSON but not valid verdicts, so its calls
-        // fail.
+        // The responses of the next policies are the host's answers: valid JSON, but not verdicts, so the calls fail.
         (
             image("v1/manifest_digest", "ghcr.io/acme/a:1"),
             &granted,
@@ -348,8 +346,7 @@ async fn slow_host_calls_move_off_the_serving_threads() {
     }
 }
 
-/// Writes a policy that caches `verdict` under a key and allows the request. If the key already has a value, the
-/// response is not a verdict.
+/// Writes a policy that caches `verdict` under a key. If the key has a value already, its response is not a verdict.
 fn keeping(verdict: &str) -> Policy {
     let set = serde_json::json!({"key": "a", "value": verdict.as_bytes(), "ttl": 600}).to_string();
     let get = r#"{"key":"a"}"#;

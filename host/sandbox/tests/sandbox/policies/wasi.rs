@@ -4,8 +4,7 @@ use admittance_sandbox::Configured;
 use super::{ANSWER, MESSAGE, METADATA, SETTINGS, TEXT, escaped, load_module};
 use crate::harness::{call, config, request, sandbox};
 
-/// Creates a WASI policy that runs this code and writes `answer`. It recognises the operation by the length of its
-/// name.
+/// Creates a WASI policy with this code and answer. It tells operations apart by the lengths of their names.
 fn program(code: &str, answer: &str) -> Vec<u8> {
     let metadata = METADATA.replace("kubewarden-wapc", "wasi");
     let settings = r#"{"valid":true}"#;
@@ -56,8 +55,7 @@ async fn a_wasi_policy_is_run_for_each_call() {
     assert!(
         matches!(&response.verdict, Verdict::Deny(denial) if denial.code() == 400 && denial.message == "no")
     );
-    // The host appends the answers of host calls to standard input. The answer to a log line is empty, so nothing more
-    // can be read.
+    // The host appends answers to standard input. The answer to a log line is empty, so nothing can be read.
     let log = format!(
         "(if (call $call (i32.const {TEXT}) (i32.const 10) (i32.const {}) (i32.const 7) (i32.const {})
             (i32.const 3) (i32.const {}) (i32.const 2)) (then unreachable))
