@@ -1,10 +1,10 @@
-// Colours for texts in YAML and JSON, and for HTTP requests with such a body.
+// Colours the tokens of texts in YAML or JSON, and of HTTP requests with such a body.
 
-/** Longer texts and lines stay plain, since colouring them would delay typing. */
+/** The length above which a text is not coloured, because that would delay typing. */
 const LONGEST_TEXT = 1 << 16;
 const LONGEST_LINE = 500;
 
-// A key is at the beginning of a line, after the dashes of a list, or in a flow mapping.
+// The group `key` matches a key at the beginning of a line, after the dashes of a list, or in a flow mapping.
 const TOKEN = new RegExp(
   [
     /(?<comment>(?<![^\s])#.*)/,
@@ -20,7 +20,7 @@ const TOKEN = new RegExp(
 );
 
 /**
- * A text with its tokens in elements, whose classes are their kinds.
+ * Returns a text in which each token is an element, whose class is the kind of the token.
  * @param {string} text
  * @returns {(string | HTMLElement)[]}
  */

@@ -1,8 +1,8 @@
-// What can be written at a place of a YAML text, by a JSON Schema. Only block style is understood, which is what people
-// write by hand; elsewhere nothing is offered.
+// Finds what can be written at the caret in a YAML text, by a JSON Schema. Nothing is offered in flow style (`{}`,
+// `[]`), which people rarely write by hand.
 
 /**
- * The part of JSON Schema that is used here.
+ * A JSON Schema, with the keywords that completion uses.
  * @typedef {{
  *   type?: string | string[], description?: string, default?: unknown, const?: unknown, enum?: unknown[],
  *   examples?: unknown[],
@@ -12,22 +12,23 @@
  */
 
 /**
- * The fields of a mapping with their values, as far as they are above the caret.
+ * The fields of a mapping that are above the caret, with their values.
  * @typedef {Map<string, string>} Level
  */
 
 /**
- * A place of a text: the keys that lead there, `[]` for an entry of a list, and the fields beside each of them.
+ * The place of the caret in a text: the keys that lead to it, with `[]` for an entry of a list, and for each key the
+ * fields of its mapping.
  * @typedef {{ path: string[], levels: Level[], key: string | null, from: number, indentation: number }} Place
  */
 
-/** The deepest nesting of references that is followed. */
+/** The maximum depth to which references and alternatives of a schema are followed. */
 const DEEPEST = 12;
 
 const ENTRY = "[]";
 
 /**
- * The place of the caret; `null` where nothing can be completed.
+ * Returns the place of the caret; `null` if nothing can be completed there.
  * @param {string} text
  * @param {number} caret
  * @returns {Place | null}
@@ -54,13 +55,13 @@ export function placeOf(text, caret) {
   };
 }
 
-/** Goes up from a line to the beginning of the text, and collects what leads to the line. */
+/** Goes up from the caret's line to the beginning of the text, and collects the keys that lead to the caret. */
 class Walk {
   /** @type {string[]} */
   path = [];
-  /** @type {Level[]} The fields beside each key of the path, and those beside the line at the end. */
+  /** @type {Level[]} For each key of the path, the fields of its mapping; the last entry is for the caret's line. */
   levels = [new Map()];
-  /** The column of the keys beside, or of the dashes of a list. */
+  /** The column of the keys of the current mapping, or of the dashes of the current list. */
   #column;
   #inList = false;
 
@@ -70,7 +71,7 @@ class Walk {
   }
 
   /**
-   * Leaves the entries of lists that begin in a line.
+   * Adds the entries of lists that begin in a line to the path.
    * @param {number} indentation
    * @param {string} dashes
    */
@@ -110,7 +111,7 @@ class Walk {
 }
 
 /**
- * All schemas that a value of this one is held to.
+ * Returns all schemas that apply to a value of this schema: the schema, its alternatives, and those that it refers to.
  * @param {Schema | boolean | undefined} schema
  * @param {Schema} root
  * @param {number} [depth]
@@ -139,7 +140,8 @@ function referenced(reference, root) {
 }
 
 /**
- * The schemas of the value at the end of a path. `replaced` may give another schema for a part of the path.
+ * Returns the schemas of the value at the end of a path. If `replaced` returns a schema for a depth of the path, it is
+ * used instead of the schema there.
  * @param {Schema} root
  * @param {string[]} path
  * @param {(depth: number) => Schema | null} replaced
@@ -161,9 +163,9 @@ function schemasAt(root, path, replaced) {
 }
 
 /**
- * A completer by a schema.
- * @param {() => Schema | null} schema The schema, once it is known.
- * @param {(place: Place, depth: number) => Schema | null} replaced Another schema for a part of a place's path.
+ * Returns a function that completes a text by a schema.
+ * @param {() => Schema | null} schema Returns the schema; `null` until it is known.
+ * @param {(place: Place, depth: number) => Schema | null} replaced Returns a schema to use at this depth of the path.
  * @returns {import("./editor.js").Completer}
  */
 export function completer(schema, replaced = () => null) {
@@ -179,7 +181,7 @@ export function completer(schema, replaced = () => null) {
 }
 
 /**
- * The fields that are not there yet.
+ * Returns the fields that the mapping at the caret may have, but does not have yet.
  * @param {Schema[]} schemas
  * @param {Schema} root
  * @param {Place} place
@@ -211,7 +213,7 @@ function is(schemas, type) {
 }
 
 /**
- * The words and defaults of a value.
+ * Returns the possible words, the default and the examples of a value.
  * @param {Schema[]} schemas
  * @returns {import("./editor.js").Choice[]}
  */

@@ -1,4 +1,4 @@
-// The elements that make pages live. Without scripts, every page still shows its data.
+// Loads the custom elements that make pages interactive. Without scripts, every page still shows its data.
 
 import "./copy.js";
 import "./keys.js";

@@ -1,6 +1,6 @@
-// <copy-text>: a button that copies the text of the element that `from` names.
+// Defines <copy-text>, a button that copies the text of the element whose id is in the attribute `from`.
 
-/** How long the button says that it copied. */
+/** The time in milliseconds for which the button shows that the text was copied. */
 const CONFIRMATION = 2000;
 
 class CopyText extends HTMLElement {
@@ -14,7 +14,7 @@ class CopyText extends HTMLElement {
       button.textContent = (await copy(text)) ? "Copied" : "Select the text to copy it";
       setTimeout(() => (button.textContent = label), CONFIRMATION);
     });
-    // Its change is announced to those who do not see it.
+    // Screen readers announce the new text of the button.
     button.setAttribute("aria-live", "polite");
     this.replaceChildren(button);
   }
@@ -22,14 +22,14 @@ class CopyText extends HTMLElement {
 
 /**
  * @param {string} text
- * @returns {Promise<boolean>} Whether it is in the clipboard.
+ * @returns {Promise<boolean>} Whether the text is now in the clipboard.
  */
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // Not allowed, or the page came without TLS from another machine.
+    // The user has not allowed it, or the page was loaded from another machine without TLS.
     return false;
   }
 }

@@ -1,20 +1,20 @@
-// <code-editor>: colours, line numbers, marked lines, indentation and completion for the textarea inside. Without scripts,
-// the textarea works alone.
+// Defines <code-editor>, which adds colours, line numbers, marked lines, indentation and completion to its textarea.
+// Without scripts, the textarea works alone.
 
 import { coloured } from "./colours.js";
 
 /**
- * A text that completes what is before the caret.
+ * A text that can complete the text before the caret.
  * @typedef {{ label: string, detail: string, insert: string }} Choice
  */
 
 /**
- * What can be written at a place of a text, and where it begins.
+ * Returns the choices for completing a text at the caret, and the offset at which the completed text begins.
  * @typedef {(text: string, caret: number) => { from: number, choices: Choice[] } | null} Completer
  */
 
 const INDENTATION = "  ";
-/** The most choices in the list. */
+/** The maximum number of choices that the list shows. */
 const MOST = 40;
 
 export class CodeEditor extends HTMLElement {
@@ -28,13 +28,13 @@ export class CodeEditor extends HTMLElement {
   #list = document.createElement("ul");
   /** @type {Choice[]} */
   #choices = [];
-  /** The index of the active choice. */
+  /** The index of the choice that is active in the list. */
   #active = 0;
-  /** Whether the choices were asked for, or walked through: then Enter takes the active one. */
+  /** Whether the user requested the list or moved in it. If so, Enter writes the active choice. */
   #chosen = false;
-  /** Where the completed text begins. */
+  /** The offset at which the text begins that a choice completes. */
   #from = 0;
-  /** Whether the next Tab leaves the editor. */
+  /** Whether the next Tab moves the focus out of the editor, because Escape was pressed. */
   #leaves = false;
   /** @type {Map<number, string>} */
   #marks = new Map();
@@ -73,17 +73,17 @@ export class CodeEditor extends HTMLElement {
     this.#draw();
   }
 
-  /** Shows what completes the text before the caret, if the editor has the focus. */
+  /** Shows the choices for completing the text before the caret, if the editor has the focus. */
   complete() {
     if (document.activeElement === this.#area) this.#complete(false);
   }
 
-  /** Marks the lines of the mistakes on the page, which name this editor. Other lines are no longer marked. */
+  /** Marks the lines to which the page's links for mistakes in this editor lead, and removes all other marks. */
   readMarks() {
     const lines = this.#area.value.split("\n").length;
     const links = document.querySelectorAll(`[data-editor="${this.#area.id}"]`);
     const marks = [...links].map((link) => {
-      // What is missing at the end of a text may be reported below it.
+      // A mistake about something missing at the end may name a line below the text.
       const line = Math.min(Number(link.getAttribute("data-line")), lines);
       return /** @type {const} */ ([line, link.getAttribute("title") ?? ""]);
     });
@@ -92,7 +92,7 @@ export class CodeEditor extends HTMLElement {
   }
 
   /**
-   * Moves the caret to a line.
+   * Moves the caret to the beginning of a line.
    * @param {number} line
    */
   goTo(line) {
@@ -164,9 +164,9 @@ export class CodeEditor extends HTMLElement {
   }
 
   /**
-   * Uses a key for the list of choices.
+   * Handles a key while the list of choices is open.
    * @param {KeyboardEvent} event
-   * @returns {boolean} Whether it did.
+   * @returns {boolean} Whether the list used the key.
    */
   #walked(event) {
     const last = this.#choices.length - 1;
@@ -200,7 +200,7 @@ export class CodeEditor extends HTMLElement {
 
   /** @param {MouseEvent} event */
   #clicked(event) {
-    // The textarea keeps the focus.
+    // Without this, the click would take the focus from the textarea.
     event.preventDefault();
     const item = event.target instanceof Element ? event.target.closest("li") : null;
     if (!item) return;
@@ -239,7 +239,7 @@ export class CodeEditor extends HTMLElement {
   }
 
   /**
-   * Makes a choice the active one.
+   * Makes the choice with this index the active one.
    * @param {number} index
    */
   #show(index) {
@@ -251,7 +251,7 @@ export class CodeEditor extends HTMLElement {
     this.#area.setAttribute("aria-activedescendant", `${this.#list.id}-${index}`);
   }
 
-  /** Below the line of the caret; the characters have all the same width. */
+  /** Places the list below the caret's line, by the width of a character, which is the same for all characters. */
   #place() {
     const before = this.#area.value.slice(0, this.#from).split("\n");
     const style = getComputedStyle(this.#area);
@@ -271,7 +271,7 @@ export class CodeEditor extends HTMLElement {
     this.#area.removeAttribute("aria-activedescendant");
   }
 
-  /** Writes the active choice. */
+  /** Writes the active choice into the text, and closes the list. */
   #take() {
     const choice = this.#choices[this.#active];
     this.#close();
@@ -281,18 +281,18 @@ export class CodeEditor extends HTMLElement {
   }
 
   /**
-   * Writes a text in place of the selection, so that it can be undone.
+   * Replaces the selection by a text, in such a way that the user can undo it.
    * @param {string} text
    */
   #insert(text) {
-    // There is nothing else that keeps the history of a textarea.
+    // This command is deprecated, but no other way keeps the textarea's history for undoing.
     if (document.execCommand("insertText", false, text)) return;
     this.#area.setRangeText(text, this.#area.selectionStart, this.#area.selectionEnd, "end");
     this.#area.dispatchEvent(new InputEvent("input", { bubbles: true }));
   }
 
   /**
-   * Indents the selected lines, or the place of the caret; or the opposite.
+   * Indents the selected lines, or inserts an indentation at the caret. If `less` is true, removes indentation instead.
    * @param {boolean} less
    */
   #indent(less) {
@@ -310,7 +310,7 @@ export class CodeEditor extends HTMLElement {
   }
 }
 
-// A mistake leads to its line.
+// A click on a mistake moves the caret to the mistake's line.
 document.addEventListener("click", (event) => {
   const link = event.target instanceof Element ? event.target.closest("[data-editor]") : null;
   const editor = document.getElementById(link?.getAttribute("data-editor") ?? "")?.closest("code-editor");

@@ -1,10 +1,10 @@
-// The keyboard: `/` and Ctrl K open a list of all pages and chains, `j` and `k` move through the rows of tables.
+// Handles keys: `/` and Ctrl K open a list of all pages and chains, `j` and `k` move through the rows of tables.
 
 class CommandPalette {
   #dialog = document.createElement("dialog");
   #input = document.createElement("input");
   #list = document.createElement("ul");
-  /** @type {HTMLAnchorElement[]} The links to all destinations, once they are fetched. */
+  /** @type {HTMLAnchorElement[]} The links to all pages and chains; empty until they are fetched. */
   #links = [];
 
   constructor() {
@@ -67,7 +67,7 @@ class CommandPalette {
 }
 
 /**
- * Moves the focus within a list of elements.
+ * Moves the focus by `step` elements within a list of elements.
  * @param {HTMLElement[]} stops
  * @param {number} step
  */

@@ -1,8 +1,8 @@
-// <live-decisions>: puts decisions on top of a table as they come, and keeps the numbers of the chains up to date.
+// Defines <live-decisions>, which adds new decisions at the top of a table, and updates the numbers of the chains.
 //
-// The server sends rows as it writes them into the page, so there is one description of a row.
+// The server sends whole rows, in the same HTML as in the page.
 
-/** The most rows in the table. Older ones are on other pages. */
+/** The maximum number of rows in the table. Older decisions are removed, and remain on other pages. */
 const ROWS = 300;
 
 /** @typedef {{ rows: string, missed: number }} Arrived */
@@ -12,7 +12,7 @@ class LiveDecisions extends HTMLElement {
   #source;
   #button = document.createElement("button");
   #state = document.createElement("span");
-  /** The id of the last decision that came. */
+  /** The id of the newest decision that the server has sent. */
   #last = "";
 
   connectedCallback() {
@@ -71,7 +71,7 @@ class LiveDecisions extends HTMLElement {
   }
 
   /**
-   * @param {string} label What the button does.
+   * @param {string} label The text of the button, which says what a click does.
    * @param {string} state
    */
   #tell(label, state) {
@@ -81,7 +81,7 @@ class LiveDecisions extends HTMLElement {
 
   /**
    * @param {string} name
-   * @returns {Element} A part of the page within this element.
+   * @returns {Element} The element with this `data-part` within this element.
    */
   #part(name) {
     const part = this.querySelector(`[data-part="${name}"]`);

@@ -1,15 +1,16 @@
-// <playground-page>: evaluates while one writes, completes from schemas, and shares what is written as a link.
+// Defines <playground-page>, which evaluates the request while the user types, completes by schemas, and shares the
+// content as a link.
 
 import { completer } from "./completion.js";
 import { CodeEditor } from "./editor.js";
 
 /** @typedef {import("./completion.js").Schema} Schema */
 
-/** How long nothing is written before it is evaluated, in milliseconds. */
+/** The time in milliseconds after the last input at which the request is evaluated. */
 const PAUSE = 400;
-/** The longest state in a link after it is unpacked, in characters. */
+/** The maximum number of characters in the content of a link, after decompression. */
 const LONGEST = 1 << 20;
-/** The fields that a link holds. */
+/** The fields of the form that a link contains. */
 const SHARED = ["definitions", "settings", "object", "old_object", "operation", "resource", "namespace", "user", "groups"];
 
 class PlaygroundPage extends HTMLElement {
@@ -17,11 +18,11 @@ class PlaygroundPage extends HTMLElement {
   #form = document.createElement("form");
   #outcome = document.createElement("section");
   #status = document.createElement("p");
-  /** The run that goes on. @type {AbortController | null} */
+  /** The evaluation that is running. @type {AbortController | null} */
   #run = null;
   /** @type {number | undefined} */
   #timer;
-  /** Whether a change is evaluated at once. Not until the user has seen what a link brought. */
+  /** Whether input is evaluated automatically. After a link is opened, it is not until the user submits the form. */
   #armed = true;
   /** @type {Schema | null} */
   #chain = null;
@@ -62,14 +63,14 @@ class PlaygroundPage extends HTMLElement {
 
   /** @param {SubmitEvent} event */
   #submitted(event) {
-    // The other button saves a file.
+    // This button downloads a test case, so the browser submits the form.
     if (event.submitter?.hasAttribute("formaction")) return;
     event.preventDefault();
     this.#armed = true;
     this.#evaluate();
   }
 
-  /** Evaluates what is written now. An older run ends, on the server too. */
+  /** Evaluates the content of the form. An evaluation that is running is aborted, on the server as well. */
   async #evaluate() {
     clearTimeout(this.#timer);
     this.#run?.abort();
@@ -86,7 +87,7 @@ class PlaygroundPage extends HTMLElement {
       if (response.status === 401) {
         this.#fail("The session has ended. Copy a link to this, sign in again, and open the link: it keeps what you wrote.");
       } else if (text.trimStart().startsWith("<!DOCTYPE")) {
-        // A page in place of the outcome says why the form was refused.
+        // If the form was refused, the reply is a whole page, with the reason in a notice.
         const page = new DOMParser().parseFromString(text, "text/html");
         this.#fail(page.querySelector(".notice")?.textContent ?? "The driver refused this.");
       } else {
@@ -101,7 +102,7 @@ class PlaygroundPage extends HTMLElement {
 
   /** @param {string} markup */
   #show(markup) {
-    // The driver escapes everything that is not its own.
+    // This is safe, because the driver escapes all text in the markup that it did not write itself.
     this.#outcome.innerHTML = markup;
     this.#read();
   }
@@ -115,7 +116,7 @@ class PlaygroundPage extends HTMLElement {
     this.#status.textContent = message;
   }
 
-  /** Marks the lines of mistakes, and learns the schemas of the plugins. */
+  /** Marks the lines with mistakes that the outcome names, and takes the schemas of the plugins' settings from it. */
   #read() {
     for (const name of ["definitions", "settings", "object", "old_object"]) this.#editor(name)?.readMarks();
     const schemas = this.#outcome.querySelector("[data-schemas]")?.getAttribute("data-schemas");
@@ -132,7 +133,7 @@ class PlaygroundPage extends HTMLElement {
       async () => {
         if (!address || this.#chain) return;
         this.#chain = await (await fetch(address)).json();
-        // Completes the text that was typed in the meantime.
+        // The user may have typed something before the schema arrived.
         definitions?.complete();
       },
       { once: true },
@@ -176,7 +177,7 @@ class PlaygroundPage extends HTMLElement {
     return Object.fromEntries(given.filter(([, value]) => value !== ""));
   }
 
-  /** Takes the state in the address. It may come from anybody, so it is evaluated only when the user asks for it. */
+  /** Fills the form from the link in the address. Anybody may have made it, so only the user starts an evaluation. */
   async #opened() {
     const text = location.hash.slice(1);
     if (!text || document.getElementById(text)) return;
@@ -204,7 +205,7 @@ class PlaygroundPage extends HTMLElement {
 }
 
 /**
- * A state as a short text for an address.
+ * Returns the content of the form as a short text that a link can contain.
  * @param {Record<string, string>} state
  */
 async function packed(state) {
@@ -215,7 +216,7 @@ async function packed(state) {
 }
 
 /**
- * The state in such a text; `null` if it is none.
+ * Returns the content of the form that a link contains; `null` if the text is not from a link.
  * @param {string} text
  * @returns {Promise<Record<string, string> | null>}
  */
