@@ -38,7 +38,6 @@ pub struct Killed {
     pub problems: Vec<String>,
 }
 
-/// What the program does when it is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
     /// The program applies a set whose modules it has to fetch and compile.

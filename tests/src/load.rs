@@ -45,7 +45,6 @@ pub struct LoadCounts {
 /// The minimum time between two requests of a connection. It leaves processor time to the program under test.
 const PACE: Duration = Duration::from_millis(2);
 
-/// The maximum length of [`LoadCounts::problems`].
 const MAX_PROBLEMS: usize = 10;
 
 impl Load {

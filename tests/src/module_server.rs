@@ -52,7 +52,6 @@ struct Shared {
     begun: watch::Sender<u64>,
 }
 
-/// The size of each chunk of a download, in bytes.
 const CHUNK_SIZE: usize = 4096;
 
 impl ModuleServer {

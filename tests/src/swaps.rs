@@ -42,7 +42,6 @@ impl Swapped {
     }
 }
 
-/// The configuration of a driver with a directory of definitions.
 const CONFIG: &str = "
 dialect: { bcs: { cluster: BCS-MESOS-10001 } }
 upstream: { servers: [\"http://127.0.0.1:1\"] }

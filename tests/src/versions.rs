@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_version_is_a_separate_module() {
+    fn modules_of_two_versions_differ_only_in_their_six_digits() {
         let versions = Versions::find().unwrap();
         let (zero, one) = (versions.module(0), versions.module(123_456));
         assert_eq!((zero.len(), one.len()), (versions.size(), versions.size()));

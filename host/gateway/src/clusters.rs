@@ -207,8 +207,8 @@ impl ClusterWatch {
         }
     }
 
-    /// Returns the clusters that the configuration lists, and the clusters with a node of one of these names. Clusters
-    /// that were known before keep their drivers.
+    /// Returns the listed clusters, and the clusters with a node of one of these names. Known clusters keep their
+    /// drivers.
     fn known(&self, names: &ChildList<String>) -> KnownClusters {
         let before = self.sender.borrow().clone();
         let listed = before

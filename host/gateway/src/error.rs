@@ -234,8 +234,8 @@ mod tests {
     fn envelopes_have_the_format_of_bcs_api() {
         let text =
             |error: GatewayError| String::from_utf8(error.reply(Statuses::Ok).body().to_vec()).unwrap();
-        // The test searches for parts of the text, because the order of its members depends on a feature of serde_json
-        // that any crate may turn on.
+        // Only parts are compared, because the order of members depends on a feature of serde_json that any crate may
+        // use.
         let handler = text(GatewayError::NoCluster);
         assert!(
             handler.contains("\"data\":{}") && !handler.contains('\n'),

@@ -103,7 +103,6 @@ async fn reply(
     call.run(row.action).await
 }
 
-/// An authenticated user, with the token that the user sent.
 #[derive(Debug)]
 struct Caller {
     session: Session,

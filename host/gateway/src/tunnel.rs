@@ -26,7 +26,6 @@ pub use self::{
     session::{Outgoing, Session},
 };
 
-/// The interval at which each side of a tunnel sends a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// A tunnel counts as lost if no message arrives for this time. Pings, which are answered, are sent more often.
 const SILENCE: Duration = Duration::from_secs(20);

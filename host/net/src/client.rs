@@ -296,7 +296,6 @@ impl HttpClient {
     }
 }
 
-/// Returns a function that connects to servers, directly or through a proxy.
 fn dial(proxies: Arc<Matcher>, tls: ClientConfig) -> Dial {
     let tcp = tcp_connector();
     let to_proxy = HttpsConnectorBuilder::new()

@@ -86,18 +86,19 @@ enum ConnectionState {
     /// The connection uses HTTP/1 and waits for a request.
     Idle,
     /// The connection uses HTTP/1. A request was sent, and the final response to it has not begun.
-    Heads { credit: Credit, position: Position },
+    Heads {
+        credit: Credit,
+        position: Position,
+    },
     /// The connection uses HTTP/2. The informational responses of all its streams are counted together.
     Frames {
         credit: Credit,
         sent: Frames,
         received: Frames,
     },
-    /// The connection has switched to another protocol.
     Switched,
 }
 
-/// A position in the head of an HTTP/1 response.
 #[derive(Clone, Copy, Debug)]
 enum Position {
     /// The position is in the status line: `read` bytes of `HTTP/1.1 1xx` have arrived. The last of them is `last`.

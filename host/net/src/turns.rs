@@ -26,7 +26,6 @@ const LARGEST_READ: u64 = 64 << 10;
 /// The largest number of bytes that one system call writes. The kernel would accept several MiB.
 const LARGEST_WRITE: usize = 128 << 10;
 
-/// The largest number of slices of bytes that one system call writes.
 const SLICES: usize = 16;
 
 /// An observer of the bytes that pass through a [`TurnTakingStream`].
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_read_takes_at_most_64_kib() {
+    async fn one_read_of_a_stream_returns_at_most_64_kib() {
         let content = vec![7; 1 << 20];
         let mut stream = TurnTakingStream::new(&*content, Unobserved);
         let mut buffer = vec![0; content.len()];

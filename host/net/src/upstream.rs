@@ -108,7 +108,6 @@ impl UpstreamError {
         }
     }
 
-    /// Returns the label `reason` for the metric of failed requests.
     fn label(self) -> &'static str {
         match self {
             Self::NoServers | Self::NoMaster => "nobody",
@@ -424,7 +423,6 @@ impl Upstream {
     }
 }
 
-/// Returns the path and the query of a URL, in the form that an HTTP request line contains.
 fn path_of(url: &Uri) -> Uri {
     match url.path_and_query() {
         Some(path) => path.clone().into(),

@@ -71,7 +71,7 @@ async fn a_redirect_is_returned_instead_of_followed() {
 }
 
 #[tokio::test]
-async fn a_request_through_a_proxy_names_its_server() {
+async fn a_request_through_a_proxy_contains_the_url_of_its_target() {
     let (mut proxy, serving) = server(b"HTTP/1.1 204 No Content\r\n\r\n").await;
     proxy.set_username("user").unwrap();
     proxy.set_password(Some("word")).unwrap();

@@ -108,7 +108,6 @@ async fn post(upstream: &Upstream, body: impl Into<Body>) -> (u16, String) {
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-/// Starts a server that replies with its name and the body that it received.
 async fn named(name: &'static str) -> SocketAddr {
     serve(named_routes(name)).await
 }
@@ -117,7 +116,6 @@ fn named_routes(name: &'static str) -> Router {
     Router::new().fallback(async move |body: String| format!("{name} {body}"))
 }
 
-/// Waits until the first server counts as down.
 async fn refused(upstream: &Upstream) {
     let refused = async {
         while upstream
@@ -376,7 +374,7 @@ async fn a_request_is_retried_when_a_server_refuses_the_connection() {
 }
 
 #[tokio::test]
-async fn listed_servers_are_tried_in_order() {
+async fn configured_servers_are_tried_in_order() {
     let (a, b, dead) = (named("a").await, named("b").await, refusing().await);
     let listed = |addresses: &[SocketAddr]| {
         let servers = addresses

@@ -63,7 +63,6 @@ pub(super) enum RouteEffect {
     Nothing,
 }
 
-/// An error that a scheduler replies: its code and message.
 struct Refused(u32, String);
 
 const DECODE: u32 = 1_405_010;

@@ -46,7 +46,6 @@ const fn body(shape: Shape) -> Option<Shape> {
     Some(shape)
 }
 
-/// The type of a request body that lists the settings of agents.
 const AGENTS: Shape = Shape::List(&Shape::Object(&[Field("innerIP", must(&Shape::Text))]));
 /// The type of a request body whose members are not checked, such as a command or a custom resource.
 const ANY: Shape = Shape::Object(&[]);

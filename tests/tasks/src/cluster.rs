@@ -36,7 +36,6 @@ const SOURCE: &str = "kubernetes";
 
 /// The paths of etcd and kubectl in their packages.
 const PROGRAMS: [&str; 2] = ["usr/bin/etcd", "usr/bin/kubectl"];
-/// The program that is compiled from the source package.
 const API_SERVER: &str = "kube-apiserver";
 
 /// The environment variable that tells tests in which directory the built programs are.
@@ -58,7 +57,6 @@ impl Layout {
         }
     }
 
-    /// Returns the directory with the built programs and the number of the recipe.
     fn programs(&self) -> PathBuf {
         self.top.join("bin")
     }
@@ -71,7 +69,6 @@ impl Layout {
         self.top.join("apt")
     }
 
-    /// Returns the directory in which the source of Kubernetes is compiled.
     fn source(&self) -> PathBuf {
         self.top.join("source")
     }

@@ -9,18 +9,25 @@ use std::{
 
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// A program could not be started.
-    Start { program: OsString, source: io::Error },
+    Start {
+        program: OsString,
+        source: io::Error,
+    },
     /// A program failed, and has printed the reason.
-    Status { program: OsString, status: ExitStatus },
+    Status {
+        program: OsString,
+        status: ExitStatus,
+    },
     /// A program failed, and its output is in a file.
     Logged {
         program: OsString,
         status: ExitStatus,
         log: PathBuf,
     },
-    /// A file or folder could not be read or written.
-    File { path: PathBuf, source: io::Error },
+    File {
+        path: PathBuf,
+        source: io::Error,
+    },
     /// The machine lacks something that a task needs. The text says what to do.
     Missing(String),
 }

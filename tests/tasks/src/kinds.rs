@@ -277,7 +277,6 @@ impl GoNames {
     }
 }
 
-/// Removes the prefix that all names of types in client-go's schema have.
 fn short(name: &str) -> &str {
     let name = name.strip_prefix("io.k8s.api.").unwrap_or(name);
     name.strip_prefix("io.k8s.apimachinery.pkg.apis.").unwrap_or(name)

@@ -163,7 +163,6 @@ struct Package {
 }
 
 impl Package {
-    /// Returns the file name that Cargo gives to the component of this package.
     fn artifact(&self) -> String {
         format!("{}.wasm", self.name.replace('-', "_"))
     }

@@ -9,7 +9,6 @@ use std::{
 
 use crate::command::{Error, cargo_command, say};
 
-/// The total numbers of tests in all test binaries, by their result.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Count {
     passed: u64,

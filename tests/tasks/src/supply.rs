@@ -31,7 +31,6 @@ const AUDITABLE: Tool = Tool {
     features: None,
 };
 
-/// The repository of the RustSec advisories.
 const DATABASE: &str = "https://github.com/RustSec/advisory-db";
 
 /// The section of a program in which `cargo auditable` writes the list of dependencies.

@@ -21,13 +21,11 @@ const PACKAGES: [&str; 4] = [
     "libsnappy-java",
 ];
 
-/// The directory in the packages that contains the jars.
 const JARS: &str = "usr/share/java";
 const ZOOKEEPER: &str = "zookeeper.jar";
 
 const JAVA: (&str, &str) = ("java", "default-jre-headless");
 
-/// The beginning of error messages about the packages of ZooKeeper.
 const PURPOSE: &str = "the ZooKeeper of the tests comes";
 
 /// The environment variable that tells tests in which directory the jars of ZooKeeper are.

@@ -23,8 +23,7 @@ use super::{
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// The maximum number of API server addresses in a report. The gateway regularly checks each of them.
 const MOST_ADDRESSES: usize = 16;
-/// The longest address of an API server in a report, in bytes. The address has to fit into a frame of a tunnel,
-/// together with a port that may be added.
+/// The longest address of an API server in a report, in bytes. With a port added, it must fit into a frame of a tunnel.
 const LONGEST_ADDRESS: usize = 92;
 /// The maximum total size of all API server addresses in a report, in bytes.
 const LONGEST_ADDRESSES: usize = 2048;
@@ -128,8 +127,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// Returns an error if the cluster's last change was too recent. The rate is limited because every gateway reads
-    /// the whole database after a change.
+    /// Limits how often a cluster reports changes, because every gateway reads the whole database after a change.
     fn limit_reports(&self, cluster_id: &str) -> Result<(), AccountsError> {
         let mut reports = self.0.reports.lock();
         let now = Instant::now();
@@ -224,7 +222,6 @@ fn wrong(address: impl Display, why: &str) -> AccountsError {
     AccountsError::Invalid(format!("server_addresses: `{address}` {why}"))
 }
 
-/// Parses the address of an API server, such as `https://10.0.0.1:6443`.
 fn address(text: &str) -> Result<Uri, AccountsError> {
     let uri: Uri = text
         .parse()
@@ -290,7 +287,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn agents_must_not_report_local_addresses() {
+    fn reported_addresses_must_be_valid_and_not_local() {
         let local = ["127.0.0.1/32".parse().unwrap()];
         for (text, is_valid, is_valid_if_listed) in [
             ("https://10.0.0.1:6443", true, true),

@@ -17,8 +17,7 @@ use super::{
 
 const REGISTER_TOKEN_LENGTH: usize = 128;
 const IDENTIFIER_LENGTH: usize = 16;
-/// The length of a random suffix in the gateway's IDs of clusters. It distinguishes clusters that have the same ID in
-/// several projects of the platform.
+/// The length of the random suffix in a cluster's ID, because several projects can use the same ID of the platform.
 const BCS_SUFFIX_LENGTH: usize = 8;
 const LONGEST_CLUSTER_ID: usize = 100;
 const LONGEST_PROJECT_ID: usize = 32;

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sealed_secret_opens_only_for_its_row() {
+    fn an_encrypted_secret_can_be_decrypted_only_for_its_row() {
         let directory = tempfile::tempdir().unwrap();
         let keys = KeyFile::create(&directory.path().join("key")).unwrap();
         let sealed = keys.seal(&secret(), "a").unwrap();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_sealed_with_an_old_key_can_still_be_opened() {
+    fn secrets_encrypted_with_an_older_key_can_be_decrypted() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");
         let keys = KeyFile::create(&path).unwrap();

@@ -91,8 +91,7 @@ impl FromStr for UserName {
 pub enum Access {
     /// The gateway decides by this permission, and adds the permission's groups to the user's own groups.
     Permission(Permission),
-    /// The role bindings of the Kubernetes cluster decide which requests are allowed: the gateway forwards every
-    /// request, and adds no group.
+    /// The role bindings of the Kubernetes cluster decide: the gateway forwards every request, and adds no group.
     Cluster,
 }
 
@@ -165,8 +164,7 @@ pub struct BcsInfo {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// The unique ID of the cluster at the gateway, in lower case, such as `plain-dev` and
-    /// `bcs-bcs-k8s-15091-k3f9x2ab`.
+    /// The cluster's unique ID in lower case, such as `plain-dev` and `bcs-bcs-k8s-15091-k3f9x2ab`.
     pub id: String,
     /// The unique name of the cluster in paths `/tunnels/clusters/{identifier}/`: the ID, `-`, and 16 random
     /// characters.
@@ -243,7 +241,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn only_user_names_with_a_kind_are_valid() {
+    fn a_user_name_needs_a_prefix_for_its_kind() {
         for (text, impersonated) in [
             ("plain:alice", Some("plain.alice")),
             ("plain:a.b", Some("plain.a.b")),
@@ -267,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_not_printed() {
+    fn debug_output_of_a_secret_does_not_contain_it() {
         assert!(!format!("{:?}", Secret("hidden".to_owned())).contains("hidden"));
     }
 }

@@ -21,13 +21,11 @@ use crate::accounts::Cluster;
 
 const LARGEST_REPLY: usize = 16 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The time for which the gateway remembers the answer whether an agent may impersonate `system:masters`. The time is
-/// limited because role bindings may change.
+/// The time for which the answer whether an agent may impersonate `system:masters` is used. Role bindings may change.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
 /// The time for which an agent is taken not to have the right to impersonate `system:masters`, after no answer came.
 const REVIEW_PAUSE: Duration = Duration::from_secs(5);
-/// The timeout for the API server's answer whether an agent may impersonate `system:masters`. It is short, because a
-/// user's request waits for the answer.
+/// The timeout of the question whether an agent may impersonate `system:masters`. A user's request waits for it.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The reason why a request that the gateway itself sent got no reply from the API server.

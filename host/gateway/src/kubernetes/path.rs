@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn tunnel_paths_are_parsed() {
+    fn paths_of_requests_for_clusters_are_parsed() {
         for (uri, expected) in [
             ("/tunnels/clusters/a-1/api/v1/pods?watch=true", Some(("a-1", "/api/v1/pods?watch=true"))),
             ("/tunnels/clusters/a-1/", Some(("a-1", "/"))),

@@ -102,7 +102,7 @@ fn custom_resources_need_the_permission_hooks_unless_their_group_is_listed() {
 
 #[test]
 #[rustfmt::skip]
-fn switching_protocols_needs_more_than_the_read_permission() {
+fn a_get_that_switches_protocols_needs_more_than_the_read_permission() {
     for (path, expected) in [
         ("/namespaces/n/applications", Write),
         ("/webconsole/x", Write),

@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn each_error_is_written_as_bcs_api_writes_it() {
+    fn error_replies_have_the_format_of_bcs_api() {
         // (error, HTTP status with `Statuses::Ok`, HTTP status with `Statuses::Driver`, name, beginning of the message)
         for (error, ok, own, name, message) in [
             (RestError::Validation("x".to_owned()), 200, 400, "VALIDATION_ERROR", "errcode: 1405061, x"),

@@ -90,7 +90,6 @@ impl Call<'_> {
         self.cluster.as_deref().ok_or_else(missing)
     }
 
-    /// Returns the caller as the author of a change, for the audit log.
     fn by(&self) -> Result<String, RestError> {
         Ok(format!("user {}", self.caller()?.session.user.name))
     }
@@ -166,7 +165,6 @@ impl Call<'_> {
         }
     }
 
-    /// Returns the cluster that has the project and the ID in the query.
     fn query_by_id(&self) -> Result<Value, RestError> {
         let id = self.cluster_id()?;
         let project = self.query_parameter("project_id");
@@ -179,8 +177,7 @@ impl Call<'_> {
         self.visible(found, id)
     }
 
-    /// Returns the cluster that has the ID in the query. If several projects have registered the ID, this is the
-    /// cluster of the first project.
+    /// Returns the cluster that has the ID in the query: that of the first project that has registered the ID.
     fn query_by_cluster_id(&self) -> Result<Value, RestError> {
         let id = self.cluster_id()?;
         self.visible(self.directory.first_with_platform_id(&id), id)
@@ -190,7 +187,6 @@ impl Call<'_> {
         required("cluster_id", self.query_parameter("cluster_id"))
     }
 
-    /// Returns the first query parameter of this name, or empty text if there is none.
     fn query_parameter(&self, name: &str) -> String {
         let found = form_urlencoded::parse(self.query.as_bytes()).find(|(known, _)| known == name);
         found.map(|(_, value)| value.into_owned()).unwrap_or_default()

@@ -46,7 +46,6 @@ const MANAGE: [&str; 8] = [
     "deletecollection",
 ];
 const SERVICES: [&str; 2] = ["services", "endpoints"];
-/// The resources that the roles for workloads contain, by API group.
 const WORKLOADS: [(&str, &[&str]); 4] = [
     (
         "",

@@ -33,7 +33,6 @@ const LARGEST: usize = 16 << 20;
 /// A subscription without a message for this long counts as lost. Pings are sent and answered more often.
 const SILENCE: Duration = Duration::from_secs(60);
 const PING: Duration = Duration::from_secs(20);
-/// The largest size of the file with the secret, in bytes.
 const LARGEST_SECRET: usize = 4096;
 
 /// The settings of the subscription to an authorization system that sends roles.

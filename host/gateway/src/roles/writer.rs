@@ -35,7 +35,6 @@ const WRITES: usize = 8;
 const FIELD_MANAGER: &str = "fieldManager=admittance-gateway&force=true";
 const PAGE: usize = 500;
 
-/// The reason why the roles of a cluster could not be brought up to date.
 #[derive(Debug, thiserror::Error)]
 enum WriteError {
     #[error(transparent)]
@@ -56,7 +55,6 @@ enum WriteError {
     },
 }
 
-/// The grants that were last written to a cluster, and when they were written.
 #[derive(Debug)]
 struct LastWrite {
     grants: BTreeSet<GrantedBinding>,

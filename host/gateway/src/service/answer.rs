@@ -265,7 +265,6 @@ impl Inner {
     }
 }
 
-/// Answers a request for a Kubernetes cluster or from the agent of a cluster.
 async fn answer_kubernetes(kubernetes: &Kubernetes, request: Request<Body>, started: Instant) -> Answer {
     let reply = kubernetes.answer(request).await;
     let recipient = reply.recipient.map(|(cluster, holder)| Recipient {

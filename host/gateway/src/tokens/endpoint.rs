@@ -47,7 +47,6 @@ struct Verdict {
     allowed: bool,
 }
 
-/// The reason why a check at the server failed, for the log.
 #[derive(Debug, thiserror::Error)]
 enum VerifyError {
     #[error("the gateway's own token cannot be read from {file}: {reason}")]

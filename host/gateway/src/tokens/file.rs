@@ -137,7 +137,6 @@ fn holders(node: &Node<'_>) -> Option<Vec<Holder>> {
     Some(holders)
 }
 
-/// Returns the holder of a token, and the digest of the token as text from the file.
 fn holder<'a>(node: &Node<'a>) -> Option<(Holder, &'a str)> {
     let mut fields = node.object()?;
     let name = fields.get_required("name", "say whose it is", Node::text);

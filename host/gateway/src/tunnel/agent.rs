@@ -54,7 +54,6 @@ pub struct AgentConfig {
     pub has_tunnel: bool,
 }
 
-/// The credentials and addresses that an agent reports.
 #[derive(Clone, PartialEq, Eq, derive_more::Debug)]
 #[debug("Current")]
 struct Current {
@@ -70,7 +69,6 @@ pub struct AgentStatus {
     pub has_tunnel: bool,
 }
 
-/// The reason why an agent could not reach its gateway, for the log.
 #[derive(Debug, thiserror::Error)]
 enum AgentError {
     #[error("{file}: {reason}", file = file.display())]
@@ -82,8 +80,7 @@ enum AgentError {
 }
 
 impl AgentConfig {
-    /// Reads the cluster's credentials, and lists the addresses of its API servers. If the list cannot be read, keeps
-    /// the addresses of `previous`.
+    /// Reads the credentials and the API servers' addresses. If only the addresses fail, keeps those of `previous`.
     async fn read(&self, previous: Option<&Current>) -> Result<Current, AgentError> {
         let credentials = self.credentials.read().await?;
         let servers = self.servers.list(&credentials).await.unwrap_or_else(|error| {
@@ -126,7 +123,6 @@ impl Agent {
         gauge!(metric_names::AGENT_TUNNEL).set(f64::from(u8::from(status.has_tunnel)));
     }
 
-    /// Reads the cluster's credentials and reports them to the gateway, repeatedly. Never returns.
     async fn report(&self, current: watch::Sender<Option<Current>>) {
         let client = Client::builder(TokioExecutor::new()).build(self.connector.clone());
         let mut pauses = pauses();
@@ -202,7 +198,6 @@ impl Agent {
         }
     }
 
-    /// Keeps a tunnel to the gateway open. Never returns.
     async fn hold(&self, mut current: watch::Receiver<Option<Current>>) {
         if !self.config.has_tunnel {
             return std::future::pending().await;

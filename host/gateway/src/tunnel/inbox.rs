@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_frame_that_is_refused_changes_nothing() {
+    async fn bytes_that_do_not_fit_leave_the_inbox_unchanged() {
         let inbox = Inbox::new(Budget::new(1000));
         inbox.push(&[1; 600]).unwrap();
         let held = inbox.budget.used();

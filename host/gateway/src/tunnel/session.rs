@@ -175,7 +175,6 @@ where
 }
 
 impl Shared {
-    /// Reads and handles frames until the WebSocket ends. Returns why it ended.
     async fn receive<S>(self: &Arc<Self>, mut stream: S, accepts: &AllowedConnections) -> String
     where
         S: Stream<Item = Result<Message, WsError>> + Unpin,
@@ -305,7 +304,6 @@ impl Shared {
         (*number, connection.clone())
     }
 
-    /// Ends a connection, and sends the reason to the other side of the tunnel.
     fn end(&self, number: i64, connection: &Connection, why: &'static str) -> Result<(), String> {
         tracing::info!(number, why, "a connection in a tunnel is ended");
         connection.ended.cancel();
@@ -419,8 +417,8 @@ impl Shared {
         let mut buffer = BytesMut::new();
         loop {
             if paused.wait_for(|paused| !paused).await.is_err() {
-                // The other side has ended the connection. The bytes that it has sent before are delivered by `carry`,
-                // so this future must not end.
+                // The other side has ended the connection. This future must not end before `carry` has delivered all
+                // bytes.
                 return std::future::pending().await;
             }
             buffer.reserve(CHUNK);

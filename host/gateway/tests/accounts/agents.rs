@@ -5,7 +5,7 @@ use admittance_gateway::accounts::{Accounts, AccountsError, DatabaseConfig, Deni
 use crate::scene::{DAY, Scene, prepend_key, report};
 
 #[tokio::test]
-async fn an_agent_reports_with_its_register_token() {
+async fn an_agent_can_report_only_with_its_register_token() {
     for scene in Scene::all().await {
         let accounts = &scene.accounts;
         let cluster = scene.cluster("dev", None).await;

@@ -106,7 +106,7 @@ async fn a_cluster_id_belongs_to_the_first_project_that_registers_it() {
 }
 
 #[tokio::test]
-async fn an_expired_token_still_names_its_user() {
+async fn the_error_for_an_expired_token_names_its_user() {
     let scene = Scene::sqlite().await;
     let alice = scene.user("alice").await;
     let token = scene
@@ -209,7 +209,7 @@ async fn permissions_are_granted_and_withdrawn() {
 }
 
 #[tokio::test]
-async fn only_one_of_several_concurrent_changes_is_made() {
+async fn only_one_of_several_users_or_clusters_with_one_name_is_created() {
     for scene in Scene::all().await {
         let accounts = &scene.accounts;
         let name = UserName::plain("alice").unwrap();

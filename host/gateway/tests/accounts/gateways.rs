@@ -123,7 +123,7 @@ async fn changed_credentials_reach_all_gateways() {
 }
 
 #[tokio::test]
-async fn only_changes_fail_while_the_database_is_unavailable() {
+async fn tokens_work_but_changes_fail_while_the_database_is_unavailable() {
     let mut server = tokio::task::spawn_blocking(MariaDb::start).await.unwrap();
     let database = DatabaseConfig::MySql(server.database().await);
     let scene = Scene::start(Arc::new(tempfile::tempdir().unwrap()), database, DAY).await;
@@ -195,7 +195,7 @@ async fn a_restored_backup_of_the_database_is_read() {
 }
 
 #[tokio::test]
-async fn a_change_is_made_even_if_it_cannot_be_read_back() {
+async fn a_change_is_committed_although_the_directory_cannot_be_read_again() {
     let scene = Scene::mysql().await;
     let DatabaseConfig::MySql(database) = &scene.database else {
         unreachable!("it is MySQL")

@@ -16,7 +16,6 @@ use crate::causes::{chain, find};
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// Returns the state of a connection after one request was sent.
 fn requested() -> ConnectionState {
     let mut connection = ConnectionState::Idle;
     connection.count_sent(b"GET / HTTP/1.1\r\n\r\n");

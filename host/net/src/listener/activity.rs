@@ -51,13 +51,9 @@ struct State {
 /// The reason why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
-    /// The head of a request was not complete before its timeout.
     Head,
-    /// No request arrived before the timeout.
     Idle,
-    /// The client does not read the reply to its request.
     Stalled,
-    /// The certificate of the client is no longer accepted.
     Revoked,
 }
 

@@ -119,7 +119,6 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Serves a connection, and the tunnel that it may become, until it ends.
     async fn serve<S>(&self, stream: S, mut tls: Option<TlsConnection>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,

@@ -49,7 +49,6 @@ pub enum Stall {
 }
 
 impl Stall {
-    /// Returns the labels `who` and `how` for the metric of stalled transfers.
     fn labels(self) -> (&'static str, &'static str) {
         match self {
             Self::ClientIdle(_) => ("client", "idle"),
@@ -86,7 +85,6 @@ struct Flows {
     is_stream: bool,
 }
 
-/// The body of a request or reply that is being transferred.
 #[derive(Debug, Default)]
 struct Flow {
     body: Option<Body>,

@@ -5,7 +5,6 @@ use x509_parser::{
     certificate::X509Certificate, error::X509Error, extensions::GeneralName, parse_x509_certificate,
 };
 
-/// The time before the expiry of a certificate at which warnings about it begin.
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -204,7 +204,6 @@ impl ClientTls {
 }
 
 impl From<ClientConfig> for ClientTls {
-    /// Creates the TLS settings of a client from a configuration that never changes.
     fn from(config: ClientConfig) -> Self {
         Self {
             material: config.into(),

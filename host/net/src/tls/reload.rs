@@ -126,7 +126,6 @@ impl<C> Clone for ReloadableTls<C> {
 }
 
 impl<C> From<C> for ReloadableTls<C> {
-    /// Creates a TLS configuration that never changes.
     fn from(config: C) -> Self {
         Self {
             material: FileValue::fixed(config.into()),

@@ -7,7 +7,6 @@ const OWN: [(&str, &str); 4] = [
     ("impersonate-user", "plain.alice"),
 ];
 
-/// Returns the headers that the cluster receives if a client sends `headers`.
 fn replaced(headers: &[(&str, &str)], is_upgrade: bool) -> Vec<(String, String)> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {

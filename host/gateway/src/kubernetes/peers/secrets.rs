@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proof_is_valid_for_one_challenge_only() {
+    fn a_gateway_proof_is_valid_for_one_challenge_only() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("secret");
         let write = |text: &str, mode| {

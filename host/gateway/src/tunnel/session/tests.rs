@@ -4,7 +4,6 @@ use tokio_tungstenite::{WebSocketStream, tungstenite::protocol::Role};
 use super::*;
 use crate::tunnel::{LARGEST_OF_AGENT, connection::MOST_HELD, websocket_config};
 
-/// Returns the two ends of a WebSocket: the gateway's end and the agent's end.
 async fn socket() -> [WebSocketStream<DuplexStream>; 2] {
     let (ours, theirs) = tokio::io::duplex(64 << 10);
     let config = Some(websocket_config(LARGEST_OF_AGENT));
@@ -14,7 +13,6 @@ async fn socket() -> [WebSocketStream<DuplexStream>; 2] {
     ]
 }
 
-/// Returns the gateway's side of a tunnel whose connections are charged to this budget.
 fn gateway(budget: &Arc<Budget>, socket: WebSocketStream<DuplexStream>) -> Session {
     let (session, outgoing) = Session::new(budget.clone());
     let running = session.clone();
@@ -22,7 +20,6 @@ fn gateway(budget: &Arc<Budget>, socket: WebSocketStream<DuplexStream>) -> Sessi
     session
 }
 
-/// Opens a connection in the tunnel. It is charged to the budget of the tunnel.
 async fn open(session: &Session, to: TunnelDestination) -> io::Result<DuplexStream> {
     session.open(to, session.budget()).await
 }
@@ -173,7 +170,7 @@ async fn frames_without_data_take_no_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_ignores_a_pause_loses_the_connection() {
+async fn a_connection_ends_if_the_other_side_ignores_a_pause() {
     let [ours, theirs] = socket().await;
     let budget = Budget::new(TUNNEL_LIMIT);
     let session = gateway(&budget, ours);

@@ -36,7 +36,6 @@ fn body() -> (mpsc::Sender<Bytes>, Body) {
     (sender, Body::from_stream(stream))
 }
 
-/// Sends parts of this size forever. Waits for `pause` after each part.
 async fn drip(sender: mpsc::Sender<Bytes>, bytes: usize, pause: Duration) {
     while sender.send(vec![b'x'; bytes].into()).await.is_ok() {
         tokio::time::sleep(pause).await;
@@ -44,7 +43,6 @@ async fn drip(sender: mpsc::Sender<Bytes>, bytes: usize, pause: Duration) {
     std::future::pending().await
 }
 
-/// Reads a body until it ends or fails. Waits for `pause` after each part.
 async fn take(mut body: Body, pause: Duration) -> Result<usize, String> {
     let mut taken = 0;
     while let Some(frame) = body.frame().await {
