@@ -225,8 +225,7 @@ async fn start_etcd(
         "etcd",
         &Artifacts::kubernetes("etcd")?,
         [
-            // If the start is repeated on another port, etcd gets an empty directory, because the port is part of the
-            // name.
+            // If the start is repeated on another port, etcd gets an empty directory, whose name has that port.
             format!("--data-dir=etcd-{}", clients.port()),
             format!("--listen-client-urls={clients_url}"),
             format!("--advertise-client-urls={clients_url}"),
@@ -262,8 +261,7 @@ async fn start_api_server(
             format!("--bind-address={}", address.ip()),
             format!("--secure-port={}", address.port()),
             format!("--advertise-address={}", address.ip()),
-            // Without this flag, the API server would publish its loopback address as an endpoint, which Kubernetes
-            // rejects.
+            // Otherwise the API server would publish its loopback address as an endpoint, which Kubernetes rejects.
             "--endpoint-reconciler-type=none".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
             format!("--tls-cert-file={SERVER_CERTIFICATE}"),
@@ -273,8 +271,7 @@ async fn start_api_server(
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-signing-key-file={ACCOUNTS_KEY}"),
             format!("--service-account-key-file={ACCOUNTS_PUBLIC_KEY}"),
-            // This admission plugin waits for the service account `default`, which a controller would create. No
-            // controllers run here.
+            // This admission plugin waits for the service account `default`, which no controller creates here.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             format!("--admission-control-config-file={ADMISSION}"),
             format!("--audit-policy-file={AUDIT_POLICY}"),

@@ -133,8 +133,7 @@ async fn accept(stream: &mut (impl AsyncWrite + Unpin), number: u32, is_first: b
     } else {
         b""
     };
-    // The block contains the number of headers, which is zero. Then comes an empty zlib block, at which the reader
-    // stops.
+    // The block is the number of headers, which is zero, and an empty zlib block, at which the reader stops.
     let block = [
         begin,
         b"\x00\x04\x00\xfb\xff\x00\x00\x00\x00",

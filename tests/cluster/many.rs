@@ -90,8 +90,7 @@ async fn delete_chains(scene: &Scene) {
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 
-/// Measures the time from a start of the program until it is ready: first with an empty store, then with all plugins in
-/// the store.
+/// Measures how long the program takes to be ready: first with an empty store, then with all plugins in the store.
 async fn start_twice(cluster: Arc<Cluster>) -> [Duration; 2] {
     let scene = Scene::of_replicas(cluster, json!({})).await;
     let store = TempDir::new().unwrap();

@@ -122,8 +122,7 @@ where
     }
 }
 
-/// Starts a server on free ports. If another program takes one of them before the server does, starts it again on other
-/// ports.
+/// Starts a server on free ports. If another program takes one before the server does, tries other ports.
 pub(crate) async fn with_free_ports<const N: usize, T, R>(
     mut start: impl FnMut([SocketAddr; N]) -> R,
 ) -> Result<T, Error>

@@ -40,8 +40,7 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Returns a registration of a webhook at `path`, which the API server calls when Pods are created. The failure
-    /// policy is `Fail`.
+    /// Returns a webhook at `path` for created Pods, to be registered with the failure policy `Fail`.
     pub(crate) fn new(kind: Kind, path: &'static str) -> Self {
         Self {
             kind,
@@ -62,8 +61,7 @@ impl Registration {
         Self::new(Kind::Validating, path)
     }
 
-    /// Sets the end of the configuration's name. The API server then calls this webhook after one whose name has no
-    /// such end.
+    /// Sets the end of the configuration's name. Its webhook is then called after that of a name without this end.
     pub(crate) fn named(self, suffix: &'static str) -> Self {
         Self { suffix, ..self }
     }

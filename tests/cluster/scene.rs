@@ -26,8 +26,7 @@ use crate::{
     scenarios::resources::prepare,
 };
 
-/// The label by which a scene's webhook configurations select the scene's namespaces. Its value is the name of the
-/// first.
+/// The label by which a scene's webhook configurations select its namespaces. Its value is the first one's name.
 pub(crate) const SCENE_LABEL: &str = "scene";
 
 /// A namespace of the cluster, and the webhook server for it, which stops when the scene is dropped.
@@ -162,8 +161,7 @@ impl Scene {
         self.program = Some(program);
     }
 
-    /// Starts a second server on another port, which becomes the scene's server. Returns the previous server, which is
-    /// still running.
+    /// Starts a second server on another port as the scene's server. Returns the first one, which still runs.
     pub(crate) async fn serve_elsewhere(&mut self) -> Admittance {
         self.address.set_port(0);
         let (program, address) = self.started().await;
@@ -171,8 +169,7 @@ impl Scene {
         self.program.replace(program).unwrap()
     }
 
-    /// Sets the address at which the API server calls webhooks of this scene. The caller has to start servers behind
-    /// it.
+    /// Sets the address at which the API server calls webhooks. The caller has to start servers behind it.
     pub(crate) fn called_at(&mut self, address: SocketAddr) {
         self.address = address;
     }
@@ -366,8 +363,7 @@ impl Scene {
         containers(&self.get(&format!("pod {pod}")).await)
     }
 
-    /// Returns the configuration with which a server may read namespaces and nodes from the cluster, and grants the
-    /// rights to do so.
+    /// Returns the configuration with which a server reads namespaces and nodes, and grants the rights to do so.
     pub(crate) async fn cluster_access(cluster: &Cluster) -> Value {
         let kubectl = cluster.kubectl().unwrap();
         let documents = json!({
@@ -411,8 +407,7 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // If a check of the test fails, its panic message is printed. The server's log is printed here, because it says
-        // more.
+        // If a check failed, the panic message names it. The server's log, which says more, is printed here.
         if std::thread::panicking()
             && let Some(program) = &self.program
         {

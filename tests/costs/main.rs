@@ -19,8 +19,7 @@ use std::{
 use admittance_tests::{Artifacts, review_of_pod};
 use serde_json::json;
 
-/// How many requests are sent before the counted ones. They open connections, and let buffers and pools reach their
-/// final size.
+/// How many requests are sent before the counted ones, so that connections, buffers and pools have their final size.
 const WARM_UP: usize = 200;
 /// How many requests are counted. There are enough of them to average out rare work in the background.
 const COUNTED: usize = 500;

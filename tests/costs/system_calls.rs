@@ -25,8 +25,7 @@ fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]
         return None;
     };
     let _alone = count_alone();
-    // The trace is in a directory of its own. In the directory of definitions, which the program watches, it would
-    // cause system calls.
+    // The trace is not in the directory of definitions: the program watches that, which would add system calls.
     let traces = tempfile::tempdir().unwrap();
     let trace = traces.path().join("trace");
     // `-D` makes strace a grandchild of this process, so that the child is the traced program itself.

@@ -36,8 +36,7 @@ enum Body {
 enum Expected {
     /// The driver changes the object: the upstream server gets it with these strings at these JSON Pointers.
     Changed(&'static [(&'static str, &'static str)]),
-    /// The driver refuses the request: the upstream server gets nothing, and the client gets this status and a message
-    /// with these words.
+    /// The driver refuses the request: the upstream server gets nothing, and the client this status and these words.
     Refused(u16, &'static [&'static str]),
     /// The driver allows the request: the upstream server gets the body unchanged.
     Unchanged,
@@ -115,8 +114,7 @@ pub(crate) const BCS: Api = Api {
 const CLUSTER: (&str, &str) = ("BCS-ClusterID", "BCS-MESOS-10001");
 
 impl Example {
-    /// Returns a `curl` command that sends the example to the driver at this URL. It has to be run in the repository's
-    /// root.
+    /// Returns a `curl` command that sends the example to the driver at this URL, to be run in the repository's root.
     pub(crate) fn curl(&self, driver: &str) -> String {
         let url = format!("{driver}{}", self.path);
         match self.body {

@@ -99,8 +99,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     tokio::select! {
         interrupt = tokio::signal::ctrl_c() => {
             interrupt.map_err(io)?;
-            // Ctrl-C has reached the driver as well. A second signal would make it abort its requests, so it first gets
-            // time to exit.
+            // Ctrl-C has reached the driver as well. It gets time to exit: a second signal makes it abort requests.
             if timeout(Duration::from_secs(2), driver.ended()).await.is_ok() {
                 return Ok(ExitCode::SUCCESS);
             }

@@ -10,8 +10,7 @@ pub(crate) struct Attack {
 }
 
 pub(crate) enum Means {
-    /// Clients create objects, for each of which a plugin with these settings is called. A field of the object has this
-    /// length.
+    /// Clients create objects for which a plugin with these settings is called. A field of them has this length.
     Guest { settings: Settings, object: usize },
     /// Clients create objects for which this Kubewarden policy is called.
     Policy(fn() -> Result<Vec<u8>, Error>),
@@ -19,16 +18,14 @@ pub(crate) enum Means {
     Expressions(&'static str),
     /// Clients create objects for which a webhook that never answers is called, by a stage in Audit mode.
     SilentWebhook,
-    /// Clients create objects. This server, to which the program then sends a request, answers with informational
-    /// responses without end.
+    /// Clients create objects. This server, which the program then calls, sends informational responses without end.
     Informational(Server),
     /// A client with another IP address opens this many connections, and sends an incomplete request on each.
     UnfinishedBodies { connections: usize, request: Unfinished },
     /// The agent of a cluster floods a gateway with replies of this kind. `Body` is the reply to 256 watches that no
     /// client reads. `Informational` is the reply to requests that clients send one after another.
     Tunnel(EndlessReply),
-    /// Clients try a definition (a dry run) with the guest `misbehaves`, which shows this behaviour and may use 1 GiB
-    /// of memory.
+    /// Clients try a definition (a dry run) with the guest `misbehaves`, this behaviour, and 1 GiB of memory.
     Configuring(&'static str),
     /// Clients try a definition (a dry run) that uses this module.
     Module(fn() -> Result<Vec<u8>, Error>),
@@ -70,8 +67,7 @@ pub(crate) enum Server {
 /// A request that a client never completes.
 #[derive(Clone, Copy)]
 pub(crate) enum Unfinished {
-    /// No chain matches the request, so the program forwards its body while it arrives. The client sends one byte of
-    /// it.
+    /// No chain matches the request, so the program forwards its body as it arrives. The client sends one byte of it.
     Streamed,
     /// A chain matches the request, so the program needs its whole body. The body has the maximum size, and the client
     /// sends all but its last byte.

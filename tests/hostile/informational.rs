@@ -66,8 +66,7 @@ async fn respond(stream: TcpStream, attackers: Handle) -> io::Result<()> {
     }
 }
 
-/// Sends informational responses without end. Yields after each write, because a real attacker would not use this
-/// machine's processors.
+/// Sends informational responses without end. Yields after each, as a real attacker would use another machine.
 async fn flood(mut stream: BufReader<TcpStream>) -> io::Result<()> {
     let responses = INFORMATIONAL.repeat(1000);
     loop {

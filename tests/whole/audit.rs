@@ -329,8 +329,7 @@ async fn an_audit_writes_reports_in_the_openreports_format() {
     }
 }
 
-/// Returns a chain whose verdicts depend on the labels of namespaces, the user, the user's permissions, and an object
-/// of the cluster.
+/// Returns a chain whose verdicts depend on labels of namespaces, the user, the user's permissions, and an object.
 pub(crate) fn looking_up() -> Value {
     let validation = |expression: &str, message: &str| json!({"validations": [{"expression": expression, "message": message}]});
     json!({
@@ -379,8 +378,7 @@ pub(crate) const LOOKED_UP: [(&str, &str, &str); 4] = [
     ("by-user", "denied", "not by an auditor"),
 ];
 
-/// Creates the Pods for which [`LOOKED_UP`] has findings in a cluster, two Pods without findings, and the objects that
-/// the chain looks up.
+/// Creates the Pods with findings in [`LOOKED_UP`], two without findings, and the objects that the chain looks up.
 pub(crate) fn put_looking_up(setting: &Setting) {
     let server = &setting.server;
     for (name, labels) in [
@@ -574,8 +572,7 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
         );
     }
 
-    // If the cluster stores no chains, the audit evaluates the cluster's policies for other systems, such as
-    // ValidatingAdmissionPolicies.
+    // Without chains in the cluster, the audit evaluates other policies there, such as ValidatingAdmissionPolicies.
     server.delete("admissionchains", "", "labels");
     let group = "admissionregistration.k8s.io";
     server.define_kind(

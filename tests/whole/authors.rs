@@ -188,8 +188,7 @@ async fn bench_reports_the_memory_of_an_instance_and_its_guest() {
             .all(|part| *part > 0.0 && *part < of("p99Microseconds")),
         "{measured}"
     );
-    // The plugin's measured memory consists of whole pages. It includes at least the stack and the heap, but not the
-    // whole linear memory.
+    // The plugin's memory is in whole pages: at least its stack and heap, but not its whole linear memory.
     let touched = measured["touchedBytes"].as_u64().unwrap();
     assert!(
         (8_192..1_048_576).contains(&touched) && touched.is_multiple_of(4096),
@@ -247,8 +246,7 @@ async fn run_with_watch_repeats_the_request_after_each_change() {
 async fn dev_reloads_a_changed_plugin() {
     let folder = project("dev-label", "validating").await;
     let directory = folder.path().join("dev-label");
-    // `dev` logs only errors. The test does not read the pipe while it sends requests, so more log lines would fill the
-    // pipe and block `dev`.
+    // `dev` logs only errors. More lines would fill the pipe, which the test does not read while it sends requests.
     let arguments = ["dev", "--listen", "127.0.0.1:0", "--log", "error"];
     let mut child = command(&directory, &arguments)
         .stdout(Stdio::null())

@@ -121,8 +121,7 @@ async fn creations_and_updates_of_applications_go_through_the_chain() {
                 "mirror.example.com/ops/log-agent:2.4"
             ]
         );
-        // The chain changes nothing in the object but the images and the containers, and the client gets the
-        // scheduler's reply.
+        // The chain changes only images and containers of the object, and the client gets the scheduler's reply.
         for path in [
             "/restartPolicy",
             "/killPolicy",
@@ -327,8 +326,7 @@ async fn a_body_with_too_large_a_content_length_is_refused_before_it_is_sent() {
     assert!(scene.upstream.received().is_empty());
 }
 
-/// If a client sends a body that is too large, the connection stays open until the client has sent it, so that the
-/// client can read the reply.
+/// If a body is too large, the connection stays open until the client has sent it and read the reply.
 #[tokio::test]
 async fn a_client_that_sends_too_large_a_body_can_read_the_refusal() {
     let scene = scene().await;

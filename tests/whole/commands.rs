@@ -748,8 +748,7 @@ async fn run_accepts_lists_documents_directories_and_standard_input() {
     assert!(run.stderr.contains("there is no request in"), "{}", run.stderr);
 }
 
-/// kubectl reads YAML 1.1, in which `yes` means true. `run` reads manifests like kubectl, so that policies see the Pod
-/// that kubectl would send.
+/// kubectl reads YAML 1.1, in which `yes` means true. `run` does the same, so policies see the Pod as kubectl sends it.
 #[tokio::test]
 async fn run_reads_a_manifest_as_kubectl_does() {
     let directory = tempfile::tempdir().unwrap();

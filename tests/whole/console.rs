@@ -111,8 +111,7 @@ async fn decisions_are_shown_as_they_are_made() {
         .find_with("table.live tbody tr:first-child", "shop/late")
         .await;
 
-    // While the list of decisions is stopped, new decisions do not appear. When it continues, it shows the decisions
-    // that it has missed.
+    // While the list is stopped, new decisions do not appear. When it continues, it shows those that it has missed.
     browser.click("button", "Stop").await;
     browser.find_with(".live-state", "Stopped").await;
     server
@@ -308,8 +307,7 @@ async fn text_from_requests_is_never_interpreted_as_markup() {
     let attack = "<img src=x onerror=\"document.title='attacked'\">'";
     browser.open(&server.program.admin_url("/live")).await;
     browser.find_with(".live-state", "Live").await;
-    // Each request is sent while the page is open, so a script adds its decision to the list. Then the page is loaded
-    // again.
+    // Each request is sent while the page is open, so a script adds its decision. Then the page is loaded again.
     for uid in ["u1", "u2"] {
         let mut review = pod(uid, attack, attack, attack);
         review["request"]["userInfo"]["username"] = json!(attack);

@@ -28,8 +28,7 @@ fn report(ran: &Finished) -> Value {
 #[tokio::test]
 async fn gatekeeper_suites_run_unchanged() {
     let examples = repository().join("docs/examples");
-    // (directory of the suite, number of cases that pass). The suite `allowed-repositories` also has a case that is
-    // skipped.
+    // (directory of the suite, number of passing cases). In `allowed-repositories`, one more case is skipped.
     for (name, cases) in [
         ("required-labels", 6),
         ("allowed-repositories", 4),
@@ -197,8 +196,7 @@ async fn all_constraints_that_deny_are_reported() {
     }
 }
 
-/// As in Gatekeeper, a template sees only `input.review` (gatekeeper#3545), and `check` rejects templates that can
-/// never work.
+/// As in Gatekeeper, a template sees only `input.review` (gatekeeper#3545). `check` rejects templates that cannot work.
 #[tokio::test]
 async fn templates_decide_as_in_gatekeeper() {
     let directory = tempfile::tempdir().unwrap();
@@ -284,8 +282,7 @@ async fn mutators_change_objects_as_in_gatekeeper() {
     let mutators = "Assign/not-privileged, AssignImage/mirror, AssignMetadata/owner, ModifySet/no-debug-logs";
     assert!(request.to_string().contains(mutators), "{request}");
 
-    // If the mutators run on an object that they have changed before, they change nothing. An object in an excluded
-    // namespace gets no label.
+    // Mutators change nothing in an object that they have changed. In an excluded namespace, objects get no label.
     let ran = run(&expected).await;
     assert_eq!(report(&ran)["object"], expected, "{}", ran.stdout);
     let ran = run(&pod("kube-public", json!([]))).await;

@@ -25,8 +25,7 @@ enum Expected {
 
 use Expected::{DoesNotLoad, Fails, Passes, RunsOn};
 
-/// Returns the expected result of a guest's behaviour. The `match` has no default, so that the compiler demands a
-/// result for each new behaviour.
+/// Returns the expected result of a behaviour. The `match` has no default, so a new behaviour needs a result.
 fn expected(behaviour: Behaviour) -> Expected {
     match behaviour {
         Behaviour::WellBehaved | Behaviour::LogsTooMuch => Passes,
@@ -89,8 +88,7 @@ fn cases() -> Vec<Case> {
         )
     };
     let of_their_own = [
-        // The guest gets an error from its standard library, because it has no file system. It handles the error, so
-        // the call succeeds.
+        // The guest has no file system, so it gets an error from its standard library, and handles it.
         ("opens-file", Passes, reaches_out("file")),
         (
             "connects",
@@ -366,11 +364,9 @@ async fn a_guest_that_does_not_load_is_reported_before_anything_is_served() {
     assert_eq!(check.code, Some(1), "{}", check.stdout);
 
     for output in [&serve.stderr, &check.stdout] {
-        // A mistake may have several lines, because it may contain a panic message. Each mistake begins with the name
-        // of the file.
+        // Each mistake begins with the name of the file. It may have several lines, as in a panic message.
         let mistakes: Vec<_> = output.split("chains.yaml:").skip(1).collect();
-        // A stage may have several mistakes, because `check` reports each invalid setting with its own position. So
-        // stages are counted.
+        // `check` reports each invalid setting of a stage as a mistake of its own, so stages are counted.
         let stages: HashSet<_> = mistakes
             .iter()
             .filter_map(|mistake| mistake.split_once("stage ")?.1.split(' ').next())

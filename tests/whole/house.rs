@@ -182,8 +182,7 @@ fn wasmtime_is_built_with_few_features() {
     for (name, expected) in [
         (
             "wasmtime",
-            // The last two features in this list are not enabled by our Cargo.toml but by other dependencies on
-            // wasmtime.
+            // The last two features in this list are not enabled by our Cargo.toml but by other dependencies.
             &[
                 "async",
                 "component-model",
@@ -218,8 +217,7 @@ const BROUGHT_BY_FEATURE: [(&str, &[&str]); 3] = [
     ("signatures", &["sigstore-verify", "p256"]),
 ];
 
-/// A program that embeds the library compiles only the dependencies that its chosen features need. It never compiles a
-/// Kubernetes client.
+/// A program that embeds the library compiles only what its chosen features need, and never a Kubernetes client.
 #[test]
 fn the_library_builds_only_what_its_features_need() {
     let tree = |arguments: &[&str]| {
@@ -310,11 +308,9 @@ fn may_use(user: &str, used: &str) -> bool {
     match (layer(user), layer(used)) {
         // The fuzz targets may depend on every crate of the host. No crate depends on the fuzz targets.
         (None, Some(_)) if user == "admittance-fuzz" => true,
-        // `cargo task hostile` takes the time slice of its client threads from `admittance-net`, which gives it to the
-        // program's threads.
+        // `cargo task hostile` takes the time slice of its clients' threads from `admittance-net`, as the program does.
         (None, Some(_)) if (user, used) == ("admittance-tests", "admittance-net") => true,
-        // The two crates are in the same layer. The dependency is needed because certificates are reloaded when their
-        // files change.
+        // Both crates are in one layer. `admittance-net` reloads certificates when their files change.
         _ if (user, used) == ("admittance-net", "admittance-watch") => true,
         (Some(user), Some(used)) => user < used,
         (Some(_), None) | (None, Some(_)) => false,
@@ -391,8 +387,7 @@ const USES_OF_CAPABILITIES: [(&str, &str); 9] = [
     ),
 ];
 
-/// Capabilities may be named only in the files that docs/architecture.md lists for adding one, and in
-/// [`USES_OF_CAPABILITIES`].
+/// Capabilities may be named only in the files that docs/architecture.md or [`USES_OF_CAPABILITIES`] lists.
 #[test]
 fn a_new_capability_touches_few_files() {
     let page = fs::read_to_string(repository().join("docs/architecture.md")).unwrap();
@@ -481,8 +476,7 @@ fn every_example_in_a_docstring_is_a_test() {
                 let (comment, language) = line.split_once("```")?;
                 comment.trim_start().starts_with("//").then_some(language)
             });
-            // Every other fence opens a block. Its info string says whether the block is an example in Rust; an empty
-            // string means Rust.
+            // Every other fence opens a block. The block is an example in Rust if its info string is empty or says so.
             let is_example = |language: &str| {
                 let rust = ["", "rust", "no_run", "should_panic", "compile_fail", "ignore"];
                 language.split(',').any(|word| rust.contains(&word.trim()))

@@ -310,8 +310,7 @@ async fn import_overwrites_a_file_only_with_force() {
     }
 }
 
-/// The environment variable ADMITTANCE_PLUGINS names the directory of stock plugins. If the plugin's file is missing
-/// there, the message names both.
+/// ADMITTANCE_PLUGINS names the directory of stock plugins. The message about a missing plugin names its file.
 #[tokio::test]
 async fn a_sidecar_set_needs_the_stock_plugin() {
     let directory = tempfile::tempdir().unwrap();
@@ -362,8 +361,7 @@ async fn a_sidecar_set_needs_the_stock_plugin() {
     }
 }
 
-/// The expected containers are what OpenKruise's function `sidecarsetMutatingPod` returns if `fieldRef.apiVersion` has
-/// its default.
+/// The expected containers are those that OpenKruise's `sidecarsetMutatingPod` returns.
 #[tokio::test]
 async fn a_canary_sidecar_set_is_injected_in_place_of_its_base_set() {
     let directory = tempfile::tempdir().unwrap();
@@ -403,8 +401,7 @@ async fn a_canary_sidecar_set_is_injected_in_place_of_its_base_set() {
         let names: Value = containers.map(|container| container["name"].clone()).collect();
         assert_eq!(names, expected, "{track}: {}", ran.stdout);
     }
-    // Whether one SidecarSet applies depends on the other, so neither can become a native chain. The import keeps both
-    // as they are.
+    // The import keeps both SidecarSets as they are, because whether one of them applies depends on the other.
     let imported = admittance(&directory, &["import", "sets.yaml", "--to", "a.yaml"]).await;
     let written = fs::read_to_string(directory.path().join("a.yaml")).unwrap();
     assert_eq!(
@@ -431,8 +428,7 @@ users: [ {{ name: test, user: {{ token: t }} }} ]
 async fn import_reads_policies_stored_in_a_cluster() {
     let directory = tempfile::tempdir().unwrap();
     let bundle = certificate(directory.path(), "--host", "localhost").await;
-    // The fake API server omits the kind of the items in a list, like a real one, and answers 404 for unknown
-    // resources.
+    // Like a real API server, this one omits the `kind` of the items in a list. Unknown resources get 404.
     let answer = |path: &str| match path {
         "/apis/policies.kubewarden.io/v1/clusteradmissionpolicies" => Some(json!({
             "apiVersion": "policies.kubewarden.io/v1", "kind": "ClusterAdmissionPolicyList", "metadata": {"resourceVersion": "1"},

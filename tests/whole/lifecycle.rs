@@ -42,8 +42,7 @@ async fn begin_shutdown(program: &mut Admittance) {
         .unwrap();
 }
 
-/// Sends a request, and waits until the program has forwarded it to the upstream server. This server does not answer
-/// yet.
+/// Sends a request, and waits until the program has forwarded it to the upstream server, which does not answer yet.
 async fn in_flight(
     upstream: &Upstream,
     program: &Admittance,
@@ -368,8 +367,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Replicas on one node share a store. They start at the same time, and remove temporary files of killed programs while
-/// others write theirs.
+/// Replicas on one node share a store. They remove temporary files of killed programs while others write theirs.
 #[tokio::test]
 async fn several_programs_can_share_a_store() {
     let directory = tempfile::tempdir().unwrap();

@@ -43,8 +43,7 @@ impl ControlPlane {
         Self { received, port }
     }
 
-    /// Returns the received requests in alphabetical order. Their real order varies, because the audit reads objects
-    /// concurrently.
+    /// Returns the received requests in alphabetical order, because the audit reads objects concurrently.
     fn received(&self) -> Vec<String> {
         let mut received = self.received.lock().unwrap().clone();
         received.sort();
@@ -247,8 +246,7 @@ upstream:
 definitions: [chains.yaml]
 ";
 
-/// Answers a request like a BCS driver. The namespace `shop` has three applications, of which the last has no
-/// definition.
+/// Answers a request like a BCS driver with three applications in a namespace. The last has no definition.
 fn bcs(request: &Request) -> Response {
     let cluster = request.headers().get("BCS-ClusterID");
     if cluster.is_none_or(|cluster| cluster != "BCS-MESOS-10001") {

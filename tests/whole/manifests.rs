@@ -169,8 +169,7 @@ async fn certs(directory: &Path) -> String {
     format!("--certs {}", certs.display())
 }
 
-/// Starts the program with the files of a Pod, which are in directories below `root`. The program does not register
-/// webhooks.
+/// Starts the program with the files of a Pod below `root`. The program does not register webhooks.
 async fn serve(root: &Path) -> Admittance {
     let path = root.join("etc/admittance/config/admittance.yaml");
     let mut config = objects(&fs::read_to_string(&path).unwrap()).remove(0);

@@ -51,8 +51,7 @@ limits: { body: 64KiB, bodyTimeout: 2s }
 definitions: [chains.yaml]
 ";
 
-/// Chains with three rules: the owner of a team must not change, a new team gets a size, and a protected team must not
-/// be deleted.
+/// Chains with three rules: a team's owner must not change, a new team gets a size, a protected team is not deleted.
 const CHAINS: &str = "
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain

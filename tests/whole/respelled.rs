@@ -126,8 +126,7 @@ const PODS: [Row; 4] = [
     ),
 ];
 
-/// Returns a chain whose webhook gives the answers in these rows, and the configuration that resolves the webhook's
-/// name.
+/// Returns a chain whose webhook gives the answers in these rows, and the configuration that resolves its name.
 async fn hooked(directory: &tempfile::TempDir, rows: &'static [Row], rule: &str) -> (String, String) {
     let bundle = certificate(directory.path(), "--host", "hook.example.com").await;
     let answer = move |_, request: Request<hyper::body::Incoming>| async move {

@@ -86,8 +86,7 @@ spec:
         self.scene.client.send(request.body(body).unwrap()).await.unwrap()
     }
 
-    /// Returns the value of this header in each request that the driver sent, first to webhooks and then to the
-    /// upstream server.
+    /// Returns this header's value in each request of the driver: first to webhooks, then to the upstream server.
     fn sent(&self, name: &str) -> Vec<Option<String>> {
         let mut sent = self.calls.lock().unwrap().clone();
         sent.extend(
@@ -101,8 +100,7 @@ spec:
         sent.into_iter().map(text).collect()
     }
 
-    /// Waits for the access log's line about a request, which is the last one, and returns all log lines about the
-    /// request.
+    /// Waits for the access log's line about a request, which comes last. Returns all log lines about the request.
     async fn log_of(&mut self, uid: &str) -> Vec<LogLine> {
         let is_access =
             |line: &LogLine| line.field("target") == "admittance::access" && line.field("uid") == uid;
@@ -319,8 +317,7 @@ async fn span_count(traced: &Traced, result: &str) -> f64 {
         .unwrap()
 }
 
-/// Waits until at least one span is counted with this result. The program counts a span shortly after it logs the
-/// result.
+/// Waits until at least one span is counted with this result. The count follows shortly after the log line.
 async fn until_counted(traced: &Traced, result: &str) {
     let counting = async {
         while span_count(traced, result).await == 0.0 {

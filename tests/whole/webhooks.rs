@@ -421,8 +421,7 @@ spec:
         wrong.extend(checked.err().map(|error| error.to_string()));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // The webhook `notes` was called twice. Each answer has thousands of invalid annotations, about which the program
-    // logs one line.
+    // Both answers of the webhook `notes` have thousands of invalid annotations. The log has one line for each.
     let log = scene.program.log();
     let dropped: Vec<_> = log
         .iter()

@@ -1,5 +1,4 @@
-//! The cost of recording decisions: the time of a request, the memory after a million decisions, and the time of
-//! searches.
+//! The cost of recording decisions: the time of a request, the memory after a million decisions, and searches.
 
 use std::{
     path::Path,

@@ -15,8 +15,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Requests to a server: on each of several connections, one request is sent after another, and the answers are
-/// checked.
+/// Requests to a server: each of several connections sends one after another, and the answers are checked.
 #[derive(Clone)]
 pub(crate) struct Load {
     address: SocketAddr,

@@ -49,8 +49,7 @@ impl Scene {
         scene
     }
 
-    /// Creates a scene with this number of plugins. Each has a module and a chain of its own, and each request calls
-    /// all of them.
+    /// Creates a scene with this number of plugins. Each has its own module and chain, and each request calls all.
     async fn of_plugins(plugins: u32) -> Self {
         let scene = Self::new().await;
         for plugin in 1..=plugins {
@@ -61,8 +60,7 @@ impl Scene {
         scene
     }
 
-    /// Creates a scene with one plugin and a Gatekeeper template. The template has many constraints with different
-    /// parameters.
+    /// Creates a scene with a plugin and a Gatekeeper template, which has constraints with different parameters.
     async fn of_constraints() -> Self {
         let scene = Self::of_plugins(1).await;
         let template = repository().join("docs/examples/gatekeeper/container-limits/template.yaml");

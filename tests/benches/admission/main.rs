@@ -99,8 +99,7 @@ fn program() -> PathBuf {
     Artifacts::find().unwrap().program("admittance").unwrap()
 }
 
-/// Measures a plugin as the only stage of a chain and in a chain of ten stages, and its code called natively and as a
-/// webhook.
+/// Measures a plugin as the only stage of a chain and in a chain of ten, and its code natively and as a webhook.
 async fn stages(directory: &std::path::Path, calls: usize) {
     let native = Native::new(SETTINGS);
     let one = host(directory, 1).await;
@@ -299,8 +298,7 @@ fn write_policy(directory: &std::path::Path, version: &str, kind: &str) -> std::
     path
 }
 
-/// Writes a chain with this number of sidecar injectors, each of which adds a different container. Returns the path of
-/// its file.
+/// Writes a chain with this number of sidecar injectors, each for another container. Returns its file's path.
 fn chain_file(directory: &std::path::Path, stages: usize) -> std::path::PathBuf {
     chain_file_for(directory, "Pod", stages)
 }

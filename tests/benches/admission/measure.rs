@@ -36,8 +36,7 @@ impl Table {
         }
     }
 
-    /// Measures `calls` calls after a warm-up, and adds a row with their times. The row shows the ratio to the times in
-    /// `base`.
+    /// Measures `calls` calls after a warm-up, and adds a row with their times and the ratio to those in `base`.
     pub(crate) async fn measure<T>(
         &mut self,
         name: &str,

@@ -17,8 +17,7 @@ use crate::{
     objects,
 };
 
-/// How often each server is measured. The servers take turns, so that changes of the machine's speed affect all of
-/// them.
+/// How often each server is measured. They take turns, so that changes of the machine's speed affect all of them.
 const ROUNDS: usize = 5;
 
 /// How often each server is measured if two builds of the program are compared. Each measurement is then shorter.
@@ -162,8 +161,7 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     has_kept_all
 }
 
-/// Measures requests that create a Pod of 1 kB, through proxies and with a server behind them that always gives the
-/// same answer.
+/// Measures creations of a 1 kB Pod through proxies, in front of a server that always gives the same answer.
 async fn proxies(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     let upstream = start_server();
     let config = format!(
@@ -287,8 +285,7 @@ fn measure_in_turns(
     rows
 }
 
-/// Prints how this build compares with the other one in a row: by requests per second, and by requests per second of
-/// CPU time.
+/// Prints this build's ratio to the other one in a row: requests per second, and per second of CPU time.
 fn judge(row: &str, this: &[Figures], other: &[Figures]) -> Vec<Verdict> {
     let rates = |rounds: &[Figures]| rounds.iter().map(|round| round.rate).collect::<Vec<_>>();
     let per_cpu = |rounds: &[Figures]| {

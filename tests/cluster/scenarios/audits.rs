@@ -135,8 +135,7 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<Cluster>) {
     let applied = scene.kubectl.run_with(&arguments, &printed.stdout).await.unwrap();
     applied.succeeds();
 
-    // Once the chain is in the cluster, the leader writes reports with the same findings, and updates them after
-    // changes.
+    // Once the chain is in the cluster, the leader writes reports with the same findings, and keeps them current.
     scene.apply(&chain).await.succeeds();
     let report = async || {
         let output = scene.run(&format!("get {REPORT} --output=json")).await;

@@ -23,8 +23,7 @@ pub(crate) async fn the_api_server_presents_its_certificate(cluster: Arc<Cluster
 }
 
 pub(crate) async fn a_caller_with_another_ca_is_refused(cluster: Arc<Cluster>) {
-    // The server trusts a CA that did not sign the client certificate of the API server, so it refuses the API server's
-    // calls.
+    // The server trusts a CA that did not sign the API server's client certificate, so it refuses its calls.
     let config = json!({"listen": {"tls": {"clientCa": "certs/ca.pem"}}});
     let scene = Scene::configured(cluster, config, &[injection()]).await;
     let registration = Registration::mutating("/mutate/injection");

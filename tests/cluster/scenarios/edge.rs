@@ -42,8 +42,7 @@ async fn lost_node(scene: &Scene, name: &str, annotations: Value) {
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 
-/// When a node is lost, the node controller adds a taint that evicts its Pods. No controller runs here, so the test
-/// adds it.
+/// The node controller adds a taint to a lost node, which evicts its Pods. It does not run here, so the test does that.
 pub(crate) async fn a_lost_node_keeps_its_pods(cluster: Arc<Cluster>) {
     let scene = edge(cluster, core(&["UPDATE"], &["nodes"])).await;
     for (index, (annotations, keeps_taint)) in [(json!({}), false), (json!({"nodeunhealth": "yes"}), true)]

@@ -232,8 +232,7 @@ async fn streams(gateway: &GatewayScene) {
     let mut watch = gateway.start_kubectl("get configmaps --watch-only --output=name");
     for turn in 0..5 {
         let name = format!("seen-{turn}");
-        // The test changes an object again and again until the watch reports a change, which shows that the watch has
-        // started.
+        // The test changes an object until the watch reports a change, which shows that the watch has started.
         gateway
             .scene
             .run(&format!("create configmap {name}"))

@@ -24,15 +24,13 @@ pub(crate) async fn pods_gain_the_sidecar(cluster: Arc<Cluster>) {
     let stored = scene.get("pod web").await;
     assert_eq!(containers(&stored), ["web", "log-agent"]);
     assert_eq!(stored["metadata"]["annotations"][STATUS], "log-agent");
-    // The plugin's container lacks fields that have defaults. The API server sets them, as it does for containers in
-    // the request.
+    // The API server sets the defaults of the plugin's container, as it does for containers in the request.
     assert_eq!(
         stored["spec"]["containers"][1]["terminationMessagePath"],
         "/dev/termination-log"
     );
 
-    // This Pod has a `generateName`, so it has no name when the webhook is called. The API server generates the name
-    // later.
+    // This Pod has a `generateName`. The API server generates its name after it has called the webhook.
     let mut nameless = pod("", GOOD_IMAGE);
     nameless["metadata"] = json!({"generateName": "web-"});
     let created = scene
@@ -72,8 +70,7 @@ pub(crate) async fn every_path_runs_its_chains(cluster: Arc<Cluster>) {
     let policy = validating(chain("policy", core(&["CREATE"], &["pods"]), json!([images()])));
     let scene = Scene::start(cluster, &[injection(), annotation, policy]).await;
     let both: &[&str] = &["web", "log-agent"];
-    // (path of the webhook, containers that a valid Pod gets, whether the chain `annotation` runs, whether an invalid
-    // Pod is denied)
+    // (webhook's path, containers of a valid Pod, whether `annotation` runs, whether an invalid Pod is denied)
     for (index, (path, expected, annotated, refuses)) in [
         ("/mutate", both, true, false),
         ("/mutate/injection", both, false, false),
@@ -180,8 +177,7 @@ pub(crate) async fn the_audit_log_contains_the_patch(cluster: Arc<Cluster>) {
                 && event["objectRef"]["namespace"] == scene.namespace
         })
         .unwrap();
-    // The index in the annotation's name is that of the webhook in its configuration. The webhook with the index 0 is
-    // the probe.
+    // The annotation's name has the index of the webhook in its configuration. The probe has the index 0.
     let annotation = &event["annotations"]["patch.webhook.admission.k8s.io/round_0_index_1"];
     let recorded: Value = serde_json::from_str(annotation.as_str().unwrap()).unwrap();
     assert_eq!(recorded["webhook"], registration.webhook_name(&scene.namespace));

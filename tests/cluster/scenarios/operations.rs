@@ -13,8 +13,7 @@ use crate::{
 /// The message that the guest `misbehaves` returns as its error.
 const REFUSAL: &[&str] = &["deliberate error"];
 
-/// Returns a scene with a chain that refuses all requests that match these rules. The webhook configuration has the
-/// same rules.
+/// Returns a scene with a chain that refuses all requests. The chain and its webhook have these rules.
 async fn refusing(cluster: Arc<Cluster>, rules: Value) -> Scene {
     let refusing = validating(chain(
         "refusing",
@@ -35,8 +34,7 @@ pub(crate) async fn an_update_is_refused(cluster: Arc<Cluster>) {
     scene
         .register(&Registration::validating("/validate/policy").rules(rules))
         .await;
-    // The Pod was created before the webhook was registered. As long as an update leaves its image alone, the image may
-    // stay.
+    // The Pod was created before the webhook was registered. As long as its image does not change, it may stay.
     scene
         .create(&pod("web", "registry.example.com/web:latest"))
         .await
@@ -67,8 +65,7 @@ pub(crate) async fn a_deletion_is_refused(cluster: Arc<Cluster>) {
         .fails_with(REFUSAL);
 }
 
-/// Creating an Eviction is a request for a subresource of a Pod. The object in the request is not a Pod but has a kind
-/// of its own.
+/// The body of a request for the subresource `eviction` of a Pod is not a Pod but an Eviction.
 pub(crate) async fn an_eviction_is_refused(cluster: Arc<Cluster>) {
     let scene = refusing(cluster, core(&["CREATE"], &["pods/eviction"])).await;
     scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();

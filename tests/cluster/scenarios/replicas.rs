@@ -47,8 +47,7 @@ struct Asking {
 }
 
 impl Asking {
-    /// Starts a client. `ask` sends one request, and returns the text of the answer, which contains the chain's
-    /// version.
+    /// Starts a client. `ask` sends one request, and returns the answer, which contains the chain's version.
     fn begin<A>(ask: impl Fn() -> A + Send + Sync + 'static) -> Self
     where
         A: Future<Output = String> + Send,
@@ -158,8 +157,7 @@ async fn pass_on(listener: TcpListener, addresses: Arc<Mutex<Vec<SocketAddr>>>) 
     }
 }
 
-/// Returns the names of the replicas that a status lists. For each, says whether it is the replica that reported the
-/// status.
+/// Returns the names of the replicas in a status, each with whether it is the one that reported the status.
 fn names(status: &Value) -> impl Iterator<Item = (&Value, bool)> {
     let known = status["replicas"]["replicas"].as_array().into_iter().flatten();
     known.map(|replica| (&replica["name"], replica["self"] == true))
@@ -298,8 +296,7 @@ impl Fleet {
                 .send(Method::PUT, &path, Some(&stored))
                 .await
                 .unwrap();
-            // The API server refuses the update with 409 if the leader has written the chain's status since the test
-            // read the chain.
+            // The update is refused (409) if the leader has written the status since the test read the chain.
             assert!(matches!(reply.status.as_u16(), 200 | 409), "{}", reply.text());
             (reply.status == 200).then_some(())
         })
@@ -349,19 +346,16 @@ impl Fleet {
         self.answers.extend(replica.asking.end().await);
         match end {
             End::Terminated => {
-                // On SIGTERM, the replica tells the API server to close its connections and answers all requests, so
-                // users lose none.
+                // On SIGTERM, the replica closes its connections gracefully, so that users lose no request.
                 replica.program.terminate().unwrap();
                 let status = replica.program.ended().await.unwrap();
                 assert_eq!(status.code(), Some(0), "{status}");
             }
             End::Killed => {
-                // When a replica is killed, the requests that it has accepted are lost. So the test stops the users
-                // before that.
+                // A kill loses the requests that the replica has accepted, so the test stops the users before that.
                 self.end_users().await;
                 replica.program.kill().await.unwrap();
-                // The API server may not know yet that the kill has closed its connection. It then loses the first
-                // request after the kill.
+                // The API server may send the first request after the kill on the dead connection, and lose it.
                 let create = self.creation("after-the-kill");
                 until("the API server calls another replica", async || {
                     (create().await.status == 403).then_some(())
@@ -374,8 +368,7 @@ impl Fleet {
         self.add(compiled()).await;
     }
 
-    /// Changes the chain so that it needs a new module. Replicas that have the module must wait for one that downloads
-    /// it slowly.
+    /// Changes the chain to need a new module. Replicas that have it must wait for one that downloads it slowly.
     async fn wait_for_slow_replica(&mut self) {
         let before = self.version;
         let version = Versions::find().unwrap().module(1);

@@ -39,8 +39,7 @@ async fn apply(cluster: &Cluster, documents: &str) {
     kubectl.run_with(&arguments, documents).await.unwrap().succeeds();
 }
 
-/// Creates the CustomResourceDefinitions of Admittance, and grants the rights in the manifests that it prints for this
-/// configuration.
+/// Creates Admittance's CustomResourceDefinitions, and grants the rights in the manifests for this configuration.
 pub(crate) async fn prepare(cluster: &Cluster, config: &Value) {
     let crds = Admittance::run(["kubernetes", "crds"]).await.unwrap();
     assert_eq!(crds.code, Some(0), "{}", crds.stderr);
@@ -93,8 +92,7 @@ async fn reading(cluster: Arc<Cluster>) -> Scene {
     let definitions = json!([{"kubernetes": {"policies": ["Gatekeeper"]}}]);
     let config = json!({"dialect": dialect, "cluster": {}, "definitions": definitions});
     prepare(&cluster, &config).await;
-    // The server reads its certificate from a file. The CA bundle for the webhook configurations then comes from a
-    // file, too.
+    // The server reads its certificate from a file, so the CA bundle has to come from a file as well.
     dialect["kubernetes"]["webhookConfigurations"]["caBundle"] = json!("certs/ca.pem");
     let kubeconfig = cluster.kubeconfig(User::Admittance);
     let more = json!({"cluster": {"kubeconfig": kubeconfig}, "definitions": definitions});

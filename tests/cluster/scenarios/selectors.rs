@@ -40,8 +40,7 @@ pub(crate) async fn a_label_turns_a_chain_off(cluster: Arc<Cluster>) {
     until_containers(&scene, "on-again", &["web", "log-agent"]).await;
 }
 
-/// Creates Pods until one has the expected containers. The server gets changed labels of a namespace after a short
-/// time.
+/// Creates Pods until one has the expected containers. The server gets changed labels of a namespace later.
 async fn until_containers(scene: &Scene, prefix: &str, expected: &[&str]) {
     until("the effect of a namespace's label", async || {
         let name = format!("{prefix}-{}", scene.cluster.number());
@@ -51,8 +50,7 @@ async fn until_containers(scene: &Scene, prefix: &str, expected: &[&str]) {
     .await;
 }
 
-/// The Pod is created right after its namespace, of which the server's watch cannot have told yet. The server has to
-/// ask the API server.
+/// The Pod follows its namespace before the server's watch has reported the namespace, so the server has to ask.
 pub(crate) async fn a_new_namespace_is_selected_at_once(cluster: Arc<Cluster>) {
     let access = Scene::cluster_access(&cluster).await;
     let scene = Scene::configured(cluster, access, &[injection()]).await;

@@ -16,8 +16,7 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, image, pod, replace, sidecar},
 };
 
-/// Users who create one Pod after another until they are stopped. One uses kubectl. The others call the API directly,
-/// which is faster.
+/// Users who create one Pod after another until they are stopped: one with kubectl, and others with the faster API.
 pub(super) struct PodCreators {
     creators: Vec<Creator>,
     stop: watch::Sender<bool>,
@@ -162,8 +161,7 @@ fn status_annotation(pod: &Value) -> String {
     .to_owned()
 }
 
-/// The old and the new version of the plugin write different annotations, by which Pods show which version changed
-/// them.
+/// The old and the new version of the plugin write different annotations, which show by which one a Pod was changed.
 pub(crate) async fn a_changed_module_takes_effect_between_two_creates(cluster: Arc<Cluster>) {
     let component = Artifacts::find().unwrap().component("sidecar-injector").unwrap();
     let old = fs::read(component).unwrap();

@@ -1,5 +1,4 @@
-//! The program that `cargo task fuzz` compiles with libFuzzer. An environment variable names the fuzz target that it
-//! runs.
+//! The program that `cargo task fuzz` compiles with libFuzzer. An environment variable names its fuzz target.
 #![no_main]
 
 use std::{env, sync::LazyLock};

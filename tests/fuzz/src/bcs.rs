@@ -11,8 +11,7 @@ use serde_json::Value;
 
 use crate::parts;
 
-/// The dialect is built once for all inputs, because building its tables of spellings takes longer than running an
-/// input.
+/// The dialect is built once for all inputs, because building it takes longer than running an input.
 static DIALECT: LazyLock<Bcs> = LazyLock::new(|| {
     Bcs::new("BCS-MESOS-10001".parse().expect("a cluster id")).in_front_of(UpstreamKind::Scheduler)
 });
@@ -51,8 +50,7 @@ pub(crate) fn head(line: &[u8]) -> Option<Parts> {
     Some(request.body(()).ok()?.into_parts().0)
 }
 
-/// Reads a request with this body, and reads it again with the body that would be forwarded. Checks that both results
-/// are equal.
+/// Reads a request with this body, and again with the body that would be forwarded. Both must be equal.
 pub(crate) fn inspect(dialect: &impl Dialect, head: &Parts, inspection: &Inspection, body: &Bytes) {
     let Ok(Reading::Admit { request, canonical }) = dialect.read(head, inspection, body) else {
         return;

@@ -13,8 +13,7 @@ use crate::{
 /// The address in the guest's memory to which the input is copied, as the guest's answer. As it is fixed, pointers in
 /// the input can refer to the input.
 const ANSWER: usize = 2048;
-/// The maximum length of an input. What is beyond is cut off, because it would overwrite data that the host has put
-/// there.
+/// The maximum length of an input. Its end is cut off, because it would overwrite data of the host.
 const LONGEST: usize = 16 << 10;
 
 /// Runs a guest whose answer consists of the bytes of the input. In the canonical ABI, they are lists and strings with
@@ -26,8 +25,7 @@ pub fn guest(input: &[u8]) {
     }
     GUEST.with(|(chain, request)| {
         let mut request = request.clone();
-        // The guest gets the input as the name of the request. A name is a string, so the bytes are written as
-        // hexadecimal digits.
+        // The guest gets the input as the request's name, in hexadecimal digits because a name is a string.
         let cut = &input[..input.len().min(LONGEST)];
         request.name = cut.iter().map(|byte| format!("{byte:02x}")).collect();
         judge(chain, &request);
@@ -67,8 +65,7 @@ async fn plugin() -> Chain {
 
 /// Returns a guest that decodes the name of the request into bytes, and returns these bytes as its answer.
 fn component() -> Vec<u8> {
-    // In the guest's memory, the request has the pointer to its name at the offset 72, and the length of the name at
-    // 76.
+    // In the guest's memory, the pointer to the request's name is at the offset 72, and its length at 76.
     let text = format!(
         r#"(module
             (memory (export "memory") 8)

@@ -145,8 +145,7 @@ fn change(directory: &Path, content: &[u8]) {
         .definitions(&definitions)
         .history(&history)
         .store(store.path());
-    // The start succeeds even if the resulting files are invalid, because the program then serves the definitions that
-    // were last live.
+    // The start succeeds even if the files are now invalid: the program then serves what was last live.
     block_on(builder.build()).expect("the change can be completed");
     for (path, held, before, after) in files {
         let expected = if held == before { after } else { held };

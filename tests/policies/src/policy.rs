@@ -12,8 +12,7 @@ pub(crate) struct Settings {
     /// The label that every object must have.
     required: Option<String>,
     add: BTreeMap<String, String>,
-    /// The name of a `ConfigMap` in the namespace of the request. If its data have `frozen: "true"`, the policy refuses
-    /// the request.
+    /// The name of a `ConfigMap` in the request's namespace. If it has `frozen: "true"`, every request is refused.
     config_map: Option<String>,
 }
 

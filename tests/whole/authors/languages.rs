@@ -278,16 +278,14 @@ cases:
     let check = admittance(&directory, &["test", "--log", "info", "--run", "node"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(check.stderr.contains("looks up web"), "{}", check.stderr);
-    // The description of the plugin declares neither the capability `http` nor that the plugin changes objects, so
-    // `test` reports both.
+    // The plugin's description declares neither the capability `http` nor changes of objects. `test` reports both.
     for told in [
         "is granted http without declaring it",
         "changes objects without declaring it",
     ] {
         assert!(check.stderr.contains(told), "{told} in {}", check.stderr);
     }
-    // The log mentions the snapshot: the plugin is configured once, before its memory is saved in the snapshot, and not
-    // in each call.
+    // The log mentions the snapshot: the plugin is configured once, before the snapshot, and not in each call.
     assert!(check.stderr.contains("snapshot"), "{}", check.stderr);
     let code = r#"
 import { deny, plugin } from "admittance";
@@ -419,8 +417,7 @@ WitWorld = plugin.component()
     assert!(check.stdout.contains(told), "{}{}", check.stdout, check.stderr);
 }
 
-/// Compares the compiled extension with its source. `RENEW=1 cargo test -p admittance-tests extension` compiles it
-/// again.
+/// Compares the compiled extension with its source. `RENEW=1 cargo test -p admittance-tests extension` renews it.
 #[test]
 fn the_compiled_extension_for_python_is_current() {
     let package = repository().join("sdk/python");

@@ -130,8 +130,7 @@ async fn changed_cluster_credentials_and_addresses_are_used_at_once() {
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 404);
     scene.server.change_token("rotated");
-    // The API server replied 401 to the agent's token. The gateway turns this into 502, because the user's own token is
-    // valid.
+    // The API server replied 401 to the agent's token. The user's token is valid, so the user gets 502 instead.
     let refused = scene.send(Method::GET, "/version", Value::Null).await;
     assert_eq!(refused.status, 502, "{}", refused.text());
     assert!(

@@ -29,15 +29,13 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     let place = ZooKeeperNode::shared("peers").await;
     let scene = Scene::with_peers(&place.config()).await;
     let mut another = scene.another_gateway(([127, 0, 0, 1], 0).into(), SECRET).await;
-    // Each of the two gateways opens a tunnel to the other: `scene.gateway` connects with verified TLS, and `another`
-    // connects without TLS.
+    // The two gateways connect to each other: `scene.gateway` with verified TLS, and `another` without TLS.
     until_linked(&scene.gateway, 1).await;
     until_linked(&another, 1).await;
     let agent = scene.agent_of(&another.tls_url("")).await;
     scene.until_reached().await;
 
-    // The request passes through both gateways. Only the gateway that the client calls runs chains and replaces the
-    // user's identity.
+    // The request passes through both gateways. Only the first one runs chains and replaces the user's identity.
     let created = scene
         .send(
             Method::POST,
@@ -168,8 +166,7 @@ async fn a_replayed_request_opens_no_tunnel_between_gateways() {
     opened.await.unwrap();
     drop(wire);
 
-    // Replaying the recorded bytes on a new connection fails, because the gateway sends another challenge on each
-    // connection.
+    // Replaying the recorded bytes on a new connection fails, because each connection has another challenge.
     let (mut again, another) = open().await;
     assert_ne!(another, challenge);
     again.write(&text_message(&recorded)).await;
@@ -180,8 +177,7 @@ async fn a_replayed_request_opens_no_tunnel_between_gateways() {
     refused.await.unwrap();
 }
 
-/// Returns the bytes of a WebSocket text message. Clients have to mask messages; here the mask is zero, so it changes
-/// nothing.
+/// Returns the bytes of a WebSocket text message. Its mask, which clients must send, is zero and changes nothing.
 fn text_message(text: &str) -> Vec<u8> {
     let length = u8::try_from(text.len()).unwrap();
     assert!(length < 126);

@@ -113,8 +113,7 @@ async fn roles_in_a_file_become_role_bindings_in_the_cluster() {
     let role = scene.server.object(&role).unwrap();
     assert!(!role["rules"].to_string().contains("exec"), "{role}");
 
-    // Bob has no permission at the gateway. His access comes from a role that the file grants to him in the cluster. He
-    // is in no group.
+    // Bob has no permission at the gateway and no group. His access comes from a role in the file.
     let authorization = format!("Bearer {bob}");
     let headers = [("authorization", &*authorization)];
     let reached = scene
@@ -174,8 +173,7 @@ impl Authorization {
             .unwrap();
     }
 
-    /// Waits until the gateway acknowledges the message `id`, and returns the IDs of the messages that it acknowledged
-    /// before.
+    /// Waits until the gateway acknowledges the message `id`. Returns the IDs of messages acknowledged before.
     async fn until_acknowledged(&mut self, id: u32) -> Vec<u64> {
         let mut before = Vec::new();
         let acknowledged = async {
@@ -236,8 +234,7 @@ async fn roles_from_an_authorization_system_become_role_bindings() {
     system
         .send("data", 2, &policy("add", "alice", "workloads-view", None))
         .await;
-    // The next two messages are never acknowledged: the role `root` does not exist, and `cluster-manage` is not
-    // allowed.
+    // The next two messages are never acknowledged: there is no role `root`, and `cluster-manage` is not allowed.
     system
         .send("data", 3, &policy("add", "alice", "root", None))
         .await;
@@ -264,8 +261,7 @@ async fn roles_from_an_authorization_system_become_role_bindings() {
     system.until_acknowledged(6).await;
     until_bound(&scene, &[view]).await;
 
-    // Some authorization systems send the complete list of roles when the gateway connects. The list replaces earlier
-    // roles.
+    // Some authorization systems send a complete list of roles at the start. The list replaces earlier roles.
     drop(system);
     let mut system = Authorization::accept(&listener, &authority).await;
     let list = json!([policy("add", "alice", "cluster-readonly", None)]);

@@ -127,8 +127,7 @@ async fn tables_fit_on_a_phone_screen() {
     for page in PAGES.into_iter().chain(["/style"]) {
         browser.open(&server.program.admin_url(page)).await;
         browser.find("h1").await;
-        // Elements in a navigation, a definition or an editor may be wider than the screen, because these have scroll
-        // bars of their own.
+        // Elements in a navigation, a definition or an editor may be wider: these have scroll bars of their own.
         let script = "return [...document.querySelectorAll('body *')]
             .filter((element) => !element.closest('nav, pre, textarea, code-editor, thead, .visually-hidden, .skip, svg'))
             .filter((element) => element.getBoundingClientRect().right > 390.5)

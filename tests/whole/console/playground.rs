@@ -161,8 +161,7 @@ async fn a_looping_plugin_delays_no_other_request() {
         browser.edit("definitions", &text).await;
         browser.edit("object", POD).await;
         browser.find("#outcome[aria-busy]").await;
-        // While the playground evaluates, the live chains answer, although the configuration allows only one plugin
-        // call at a time.
+        // While the playground evaluates, the live chains answer, although only one plugin call at a time is allowed.
         for number in 0..5 {
             let review = pod(&format!("{behaviour}-{number}"), "shop", "web", "nginx:1.29");
             assert!(server.review("/admit", &review).await.is_allowed());
@@ -276,8 +275,7 @@ async fn an_editor_does_not_trap_the_keyboard() {
     browser.end(&origin).await;
 }
 
-/// The chain is for a REST API, which has no AdmissionReviews, so the playground takes the HTTP requests of its
-/// clients.
+/// A REST API has no AdmissionReviews, so for its chains, the playground takes the HTTP requests of clients.
 #[tokio::test]
 async fn the_playground_tries_rest_chains_with_http_requests() {
     let Some(browser) = Browser::start().await else {
@@ -297,8 +295,7 @@ async fn the_playground_tries_rest_chains_with_http_requests() {
     browser.click("button", "Evaluate").await;
     browser.find_with("#outcome td.added", "team: everyone").await;
 
-    // After a client has sent a request that matches the chain, the playground offers this request instead of its
-    // example.
+    // After a client has sent a request that matches the chain, the playground offers it instead of its example.
     let request = Request::builder()
         .method(Method::PUT)
         .uri(program.url("/v1/services/web"))
@@ -321,8 +318,7 @@ async fn the_playground_tries_rest_chains_with_http_requests() {
         .await;
     browser.picture("playground-rest").await;
 
-    // For a request with an unknown path, the playground reports that no route matches. For an invalid body, it reports
-    // the line.
+    // For an unknown path, the playground reports that no route matches. For an invalid body, it reports the line.
     browser.edit("object", "PUT /v1/others/web\n\n{}").await;
     browser
         .find_with("#outcome .notice.bad", "no route matches")

@@ -90,8 +90,7 @@ async fn a_candidate_can_be_viewed_and_promoted_in_the_console() {
     server.three_pods().await;
     let compared = |status: &serde_json::Value| {
         let candidate = &status["chains"][0]["stages"][0]["candidate"];
-        // The candidate differs for the changed Pod and for the denied one: the denial's message contains the rewritten
-        // image.
+        // The candidate differs for the changed Pod, and for the denied one, whose message has the rewritten image.
         candidate["different"] == 2 && candidate["same"] == 1
     };
     server
@@ -127,8 +126,7 @@ async fn a_candidate_can_be_viewed_and_promoted_in_the_console() {
     let target = "return document.querySelector('.line:target').textContent";
     let target: String = browser.evaluate(target, Vec::new()).await;
     assert_eq!(target.trim(), "- name: registry");
-    // The page counts the candidate's answers for each resource, and shows a diff of one example for each kind of
-    // difference.
+    // The page counts the candidate's answers by resource, and shows an example of each kind of difference as a diff.
     let counted = browser.texts("table.comparisons tbody td").await;
     assert_eq!(counted, ["1", "0", "0", "2", "0"]);
     let examples = browser.texts("details.sample summary").await;

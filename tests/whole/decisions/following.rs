@@ -105,8 +105,7 @@ async fn a_slow_client_gets_the_number_of_missed_decisions_and_delays_no_other_c
     let scene = Scene::start("decisions: { memory: { count: 10 } }").await;
     let mut slow = EventClient::open(&scene, "/v1/decisions/events", "").await;
     slow.until("content-type").await;
-    // The next hundred decisions are larger than the socket's buffers. The slow client does not read them, so it misses
-    // some.
+    // The next hundred decisions exceed the socket's buffers, so the slow client, which does not read, misses some.
     let mut review = POD.review("large");
     review["request"]["object"]["metadata"]["annotations"] = json!({"well-behaved": "false"});
     review["request"]["userInfo"]["groups"] = json!(vec!["g".repeat(1000); 200]);

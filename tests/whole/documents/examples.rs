@@ -7,8 +7,7 @@ use serde_json::Value;
 use super::{blocks, commands::commands, configuration, page::Page, tested_with};
 use crate::scene::store;
 
-/// The info strings that code blocks on the pages may have. A block without an info string would be compiled as Rust by
-/// rustdoc.
+/// The info strings that code blocks may have. Without one, rustdoc would compile a block as Rust.
 const INFOS: [&str; 16] = [
     // A definition or a complete configuration.
     "yaml",
@@ -83,8 +82,7 @@ fn definitions_and_configurations_on_the_pages_are_valid() {
         let is_definition = block.text.lines().any(|line| line.starts_with("kind:"));
         let mistakes = if is_definition {
             load_text(&name, &block.text)
-                // An example with a `SyncSet` or an `ExpansionTemplate` defines no chain. Every other example must
-                // define one.
+                // Only an example with a `SyncSet` or an `ExpansionTemplate` may define no chain.
                 .map(|chains| {
                     let has_none = ["kind: SyncSet", "kind: ExpansionTemplate"]
                         .iter()

@@ -8,8 +8,7 @@ use serde_json::Value;
 
 use super::{configuration, page::Page, tested_with};
 
-/// A name that no field has or resembles, so that the program lists all known fields instead of suggesting a similar
-/// one.
+/// A name that resembles no field, so that the program lists all known fields instead of suggesting one.
 const UNKNOWN: &str = "qqqqqqqqqqqqqqqqqqqq";
 
 /// Adds the fields of a JSON schema below `node` to `found`. Each is written as a path: `prefix` is the path of `node`.
@@ -426,8 +425,7 @@ async fn keys_of_the_configuration_are_documented() {
             "cluster: {}, definitions: [ { kubernetes: { namespaced: { allow: { ? } } } } ]",
         ),
     ] {
-        // The page lists neither `environment`, which needs no permission, nor `allow` itself, whose fields it lists
-        // instead.
+        // The page lists neither `environment`, which needs no permission, nor `allow`, whose fields it lists.
         let known = known(&format!("{{ {text} }}")).into_iter();
         for key in known.filter(|key| !["allow", "environment"].contains(&key.as_str())) {
             let key = format!("{prefix}{key}");
@@ -638,8 +636,7 @@ fn fields_of_definitions_are_documented() {
             listed.remove("metadata.name");
             listed.remove("metadata.namespace");
         }
-        // `apiVersion` and `kind` select the format before the program looks at other fields, so either side may lack
-        // them.
+        // `apiVersion` and `kind` select the format of the other fields, so either side may lack them.
         listed.retain(|field| fields.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
         fields.retain(|field| listed.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
         assert_eq!(listed, fields, "{heading}");

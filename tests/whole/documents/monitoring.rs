@@ -235,8 +235,7 @@ spec:
     );
 }
 
-/// Prometheus' own parser accepts the alert rules and the dashboard's expressions, and its test tool confirms when
-/// alerts fire.
+/// Prometheus accepts the alert rules and the dashboard's expressions, and its test tool confirms when alerts fire.
 #[tokio::test]
 async fn prometheus_accepts_every_expression() {
     const VARIABLE: &str = "ADMITTANCE_TEST_PROMTOOL";

@@ -54,8 +54,7 @@ impl Page {
         pages
     }
 
-    /// Returns the fenced code blocks of the page. If a block is indented, the indentation of its fence is removed from
-    /// its lines.
+    /// Returns the fenced code blocks of the page, without the indentation of their opening fence.
     pub(super) fn blocks(&self) -> Vec<Block> {
         let mut blocks = Vec::new();
         let mut lines = self.text.lines().enumerate();
@@ -130,8 +129,7 @@ impl Page {
                 .map(|(target, _)| (number, target.to_owned()))
                 .collect::<Vec<_>>()
         };
-        // The targets in the temporary vector do not live long enough, so each is looked up in the text of the page
-        // again.
+        // The targets in the temporary vector do not live long enough, so each is looked up in the page's text.
         self.prose()
             .into_iter()
             .flat_map(of_line)
@@ -205,8 +203,7 @@ pub(super) fn codes(line: &str) -> Vec<&str> {
     line.split('`').skip(1).step_by(2).collect()
 }
 
-/// Splits a shell command into words. It understands only as much of the shell's syntax as the examples on the pages
-/// use.
+/// Splits a shell command into words, as far as the examples on the pages use the shell's syntax.
 pub(super) fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();

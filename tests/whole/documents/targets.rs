@@ -19,8 +19,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the log target that events in this source file have by default, which is the path of its module. The file is
-/// below `host`.
+/// Returns the default log target of events in this source file below `host`, which is its module's path.
 fn module(path: &Path) -> String {
     let path = path.strip_prefix(repository().join("host")).unwrap();
     let mut names: Vec<_> = path

@@ -13,8 +13,7 @@ use super::scene::{Hot, chain, mistakes};
 
 type ModuleChange = (&'static str, fn(&Hot, u32));
 
-/// Ways to replace a module by another version, each with a name. With each way, the module's file is incomplete only
-/// briefly.
+/// (name, function) of ways to replace a module's file. With each, the file is incomplete only briefly.
 const WAYS: [ModuleChange; 7] = [
     ("renamed over it", |hot, version| hot.put(version)),
     ("written in place, in pieces", |hot, version| {
@@ -146,9 +145,8 @@ async fn a_partial_module_is_reported_until_it_is_complete() {
     assert!(status.get("problem").is_none(), "{status:#}");
 }
 
-/// Publishes a file as the kubelet does in a volume. The file is a symbolic link into `..data`, which is itself a
-/// symbolic link to the directory of this revision. A rename replaces `..data`, so all files of the volume change at
-/// once.
+/// Publishes a file as the kubelet does in a volume. The file is a symbolic link into `..data`, which is a symbolic
+/// link to the directory of this revision. A rename replaces `..data`, so all files change at once.
 fn publish(volume: &Path, name: &str, content: impl AsRef<[u8]>, revision: u32) {
     let data = format!("..2026_11_{revision:02}");
     fs::create_dir(volume.join(&data)).unwrap();
@@ -200,8 +198,7 @@ async fn files_of_a_kubelet_volume_change_together() {
     assert_eq!(warnings, [""; 0], "a volume that changes is nothing to warn of");
 }
 
-/// While a file is written in place, the program may see only its beginning, which may be a valid definition. It must
-/// not go live.
+/// While a file is written in place, the program may see only its beginning, which may be valid by itself.
 #[tokio::test]
 async fn an_incomplete_definition_file_does_not_go_live() {
     let hot = Hot::new().await;

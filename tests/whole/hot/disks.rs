@@ -12,8 +12,7 @@ use serde_json::Value;
 
 use super::scene::{Hot, chain, contents, end, mistakes};
 
-/// Returns a command prefix with which the program runs in a mount namespace, after these shell commands were run
-/// there.
+/// Returns a command prefix that runs the program in a mount namespace, in which these shell commands ran before.
 fn mounted(commands: &str) -> Vec<OsString> {
     let script = format!("set -e; {commands}; exec \"$@\"");
     [

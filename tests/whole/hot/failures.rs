@@ -189,8 +189,7 @@ signatures:
         assert_eq!(line.field("level"), "ERROR", "{name}");
         assert!(program.is_ready().await, "{name}");
         assert!(!hot.is_current(&program).await, "{name}");
-        // If the failure is retried, it is not counted as a failed table: a table is built from the other definitions,
-        // so that they can change.
+        // If the failure is retried, no failed table is counted, because a table is built from the other definitions.
         let has_failed = failed(&program).await > failed_before;
         assert_eq!(has_failed, !row.is_retried, "{name}");
         assert_eq!(status["revision"], before["revision"], "{name}");

@@ -114,8 +114,7 @@ fn remote_chain(source: &str, policy: &str) -> String {
     format!("{chain}      failurePolicy: {policy}\n")
 }
 
-/// Creates a deployment, and returns the status and the body of the reply. Only the chain whose module is on the server
-/// matches deployments.
+/// Creates a deployment, which only the chain with the remote module matches. Returns the reply's status and body.
 async fn deployment(hot: &Hot, program: &Admittance) -> (u16, String) {
     let object = json!({
         "apiVersion": "v4",
@@ -160,8 +159,7 @@ async fn a_module_server_that_is_down_delays_no_other_change() {
     assert_eq!(hot.version(&program).await, Some(1));
 }
 
-/// If a file's new module cannot be fetched, the previous version of the file stays live. Meanwhile, changes of other
-/// files go live.
+/// If a file's new module cannot be fetched, the file's previous version stays live. Other files can change.
 #[tokio::test]
 async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
     let hot = Hot::configured("modules: { attempts: 1 }\n").await;

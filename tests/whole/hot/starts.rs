@@ -34,8 +34,7 @@ async fn the_last_live_table_is_served_when_definitions_are_broken() {
     ];
     for (name, break_it, words) in table {
         let hot = Hot::new().await;
-        // The definitions are invalid before the first start. There is no history yet, so the program has no earlier
-        // definitions to serve.
+        // The definitions are invalid before the first start, so the program has no earlier definitions to serve.
         break_it(&hot);
         let ended = hot.serve().finish().await.unwrap();
         assert_eq!(ended.code, Some(2), "{name}: {}", ended.stderr);
@@ -90,8 +89,7 @@ async fn a_rollback_holds_until_the_files_change() {
         "no file is touched"
     );
 
-    // The rollback stays in force after a restart, even though the file is written again, because its content is the
-    // same as before.
+    // The rollback holds after a restart, although the file is written again, because its content is the same.
     let mut program = program;
     program.terminate().unwrap();
     program.ended().await.unwrap();

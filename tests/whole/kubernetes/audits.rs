@@ -71,8 +71,7 @@ async fn start(setting: &Setting) -> Server {
     start_with(setting, "rate: 1000, page: 2, excludeNamespaces: [left-out]", "").await
 }
 
-/// Starts a server whose configuration has `audit` as the content of its section about audits, and `additions` at the
-/// end.
+/// Starts a server with `audit` in its configuration's section about audits, and `additions` at the end.
 async fn start_with(setting: &Setting, audit: &str, additions: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
@@ -188,8 +187,7 @@ async fn audit_reports_are_updated_when_objects_chains_or_the_leader_change() {
     until_reported(&setting, "reports", "web", &[("new", "no team")]).await;
     setting.server.delete("pods", "shop", "worse");
     until_reported(&setting, "reports", "shop", &[]).await;
-    // The API server forgets earlier changes, so the leader cannot resume its watches and has to list all objects
-    // again.
+    // The API server forgets earlier changes, so the leader cannot resume its watches and lists all objects again.
     setting.server.compact();
     setting.server.put("nodes", json!({"metadata": {"name": "n1"}}));
     until_reported(&setting, "clusterreports", "", &[("n1", "no team")]).await;
@@ -199,8 +197,7 @@ async fn audit_reports_are_updated_when_objects_chains_or_the_leader_change() {
     until_reported(&setting, "reports", "web", &[("new", "name a team")]).await;
     until_reported(&setting, "clusterreports", "", &[("n1", "name a team")]).await;
 
-    // When the second replica becomes the leader, it must remove outdated reports of the first one, but none that
-    // belong to others.
+    // The second replica becomes the leader. It removes outdated reports of the first one, and no others.
     assert_eq!(audit(&second.program).await["isAuditor"], false);
     let labels = json!({"app.kubernetes.io/managed-by": "admittance"});
     let report = |name: &str, labels: &Value| json!({"metadata": {"namespace": "shop", "name": name, "labels": labels}});
@@ -384,8 +381,7 @@ async fn existing_objects_are_audited_by_plugins_and_webhooks() {
     assert!(calls.iter().all(|call| call.review["request"]["dryRun"] == true));
 }
 
-/// The verdicts depend on labels of namespaces, on permissions of the user in the audit's configuration, and on objects
-/// of the cluster.
+/// The verdicts depend on labels of namespaces, permissions of the audit's user, and objects of the cluster.
 #[tokio::test]
 async fn the_leader_makes_lookups_of_an_audit_as_the_configured_user() {
     let setting = Setting::new();
@@ -416,8 +412,7 @@ async fn the_leader_makes_lookups_of_an_audit_as_the_configured_user() {
     check_access_reviews(&setting);
 }
 
-/// The leader audits all objects again after the interval `every`, even if it noticed no change. So it repairs what it
-/// missed.
+/// After the interval `every`, the leader audits all objects again, and so repairs what it has not noticed.
 #[tokio::test]
 async fn all_objects_are_audited_at_each_interval() {
     let setting = setting();

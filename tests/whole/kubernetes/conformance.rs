@@ -21,8 +21,7 @@ use admittance_tests::repository;
 
 use self::list::{LIST, RowStatus};
 
-/// Checks that a test has run all cases of this group of the conformance list, except those that the list assigns to
-/// other tests.
+/// Checks that a test has run all cases of a group of the list, except those that are tested elsewhere.
 fn ran<'a>(group: &str, rows: impl IntoIterator<Item = &'a str>) {
     let mut ran: Vec<_> = rows.into_iter().collect();
     ran.sort_unstable();

@@ -62,8 +62,7 @@ async fn the_shortest_of_all_timeouts_applies() {
                     "?timeout=30s",
                     "no verdict within the stage's timeout of 100ms",
                 ),
-                // kube-apiserver sends its timeout in the query, in this format. Here the program must answer within a
-                // second.
+                // kube-apiserver sends its timeout in the query like this. Here the reply must come within a second.
                 ("30s", "?timeout=1s", BY_REQUEST),
                 ("30s", "?timeout=500ms", BY_REQUEST),
             ],
@@ -124,8 +123,7 @@ async fn the_shortest_of_all_timeouts_applies() {
     }
 }
 
-/// A stage in Audit mode does not decide about requests. If its webhook never answers, requests are allowed
-/// nevertheless.
+/// A stage in Audit mode does not decide about requests, so they are allowed even if its webhook never answers.
 #[tokio::test]
 async fn a_hanging_stage_in_audit_mode_refuses_no_request() {
     let directory = tempfile::tempdir().unwrap();
@@ -138,8 +136,7 @@ async fn a_hanging_stage_in_audit_mode_refuses_no_request() {
     let server = Server::start(&hooks.resolve(), &chain("audited", &stages)).await;
     let review = POD.review("a");
     let sent = server.review("/mutate/audited?timeout=1s", &review);
-    // 15 s is shorter than the stage's timeout, so the reply did not wait for the stage, and long enough for a busy
-    // machine.
+    // 15 s is less than the stage's timeout, so the reply did not wait for it, and enough for a busy machine.
     let answer = tokio::time::timeout(Duration::from_secs(15), sent).await.unwrap();
     assert!(answer.is_allowed() && answer.patch().is_some(), "{answer:?}");
 }

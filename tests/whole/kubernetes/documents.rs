@@ -31,8 +31,7 @@ async fn mutating_webhooks_are_called_in_order_and_see_earlier_changes() {
     let review = POD.review("order");
     let verdict = server.review("/mutate", &review).await;
     let seen: Vec<_> = hooks.calls("/").iter().map(labels).collect();
-    // The configurations are called in the order of their names, which are sorted as text: 1-first, 10-between,
-    // 2-later.
+    // The configurations are called in the order of their names, sorted as text: 1-first, 10-between, 2-later.
     let expected = [
         ("/z", ["remove"].as_slice()),
         ("/b", &["remove", "z"]),
@@ -57,8 +56,7 @@ fn labels(call: &Call) -> (String, Vec<String>) {
     (call.path.clone(), labels.keys().cloned().collect())
 }
 
-/// Each webhook waits with its answer until all webhooks have been called. If the calls were not concurrent, none would
-/// be answered.
+/// Each webhook answers only after all have been called, so without concurrent calls, none would answer.
 #[tokio::test]
 async fn validating_webhooks_are_called_at_once_with_the_final_object() {
     let directory = tempfile::tempdir().unwrap();
@@ -126,8 +124,7 @@ async fn webhooks_are_informed_of_a_dry_run() {
     }
 }
 
-/// If a webhook in a configuration has the field `plugin` instead of `clientConfig`, Admittance calls the plugin in its
-/// place.
+/// If a webhook has the field `plugin` instead of `clientConfig`, Admittance calls the plugin in its place.
 #[tokio::test]
 async fn a_webhook_can_be_swapped_for_a_plugin() {
     let directory = tempfile::tempdir().unwrap();

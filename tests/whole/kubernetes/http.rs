@@ -383,8 +383,7 @@ async fn a_review_of_seven_mebibytes_is_accepted() {
     stream.write_all(largest.as_bytes()).await.unwrap();
     assert_eq!(status(&mut stream).await, 200);
 
-    // If the head of a request declares a body above the limit, the request is refused before the client sends the
-    // body.
+    // If the head of a request declares too long a body, the request is refused before the client sends the body.
     let mut stream = connect(&server).await;
     let head = format!("{HEAD}content-length: {}\r\n\r\n", LIMIT + 1);
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -400,8 +399,7 @@ async fn a_review_of_seven_mebibytes_is_accepted() {
     }
 }
 
-/// A reply must not be split into two segments: the second would wait up to 40 ms, until kube-apiserver acknowledges
-/// the first.
+/// A reply must be one segment: a second would wait up to 40 ms, until kube-apiserver acknowledges the first.
 #[tokio::test]
 async fn a_reply_is_sent_in_one_segment_and_the_connection_is_kept() {
     let server = plain(&chains()).await;
@@ -467,8 +465,7 @@ definitions: [chains.yaml]
     assert_eq!(metrics.sum("admittance_http_connections", &[]), Some(1.0));
 }
 
-/// If kube-apiserver's admission configuration names a client certificate, it presents this certificate to webhook
-/// servers.
+/// kube-apiserver presents a client certificate to webhook servers if its admission configuration names one.
 #[tokio::test]
 async fn callers_can_be_required_to_present_a_client_certificate() {
     let directory = tempfile::tempdir().unwrap();

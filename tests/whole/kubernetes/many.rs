@@ -24,8 +24,7 @@ fn name(number: usize) -> String {
     format!("chain-{number:04}")
 }
 
-/// Returns the chain with this number. `text` is the message of its denials, or, if it has a plugin, the registry it
-/// allows.
+/// Returns the chain with this number. `text` is the message of its denials, or the registry that its plugin allows.
 fn numbered(number: usize, text: &str) -> Value {
     numbered_with(EVERY, number, text)
 }

@@ -90,8 +90,7 @@ async fn answer(method: Method, uri: Uri) -> (StatusCode, Json<Value>) {
     if let Some(found) = found {
         return (StatusCode::OK, Json(found));
     }
-    // The server refuses lists. As a watch starts with a list, the program cannot watch and sends a request for each
-    // lookup.
+    // The server refuses lists, with which watches start. So the program sends a request for each lookup.
     let status =
         json!({"kind": "Status", "status": "Failure", "message": "none", "reason": "NotFound", "code": 404});
     (StatusCode::NOT_FOUND, Json(status))

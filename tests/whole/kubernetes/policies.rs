@@ -1,5 +1,4 @@
-//! Kubewarden's documents and modules. One policy, which uses Kubewarden's SDK, is built both as a waPC module and as a
-//! WASI module.
+//! Kubewarden's documents and modules. One policy is built with Kubewarden's SDK, as a waPC and as a WASI module.
 
 use admittance_tests::{Admittance, Artifacts, Finished};
 use serde_json::{Value, json};

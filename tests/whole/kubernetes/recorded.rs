@@ -81,8 +81,7 @@ enum Change {
     Mark,
 }
 
-/// Whether the validating chain allows the recorded object. It allows every object that the mutating chains have
-/// changed.
+/// Whether the validating chain allows the recorded object. It allows every object that a chain has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Images {
     Good,
@@ -213,8 +212,7 @@ async fn every_recorded_review_is_answered() {
     assert_eq!(sent, expected, "every row was sent");
 }
 
-/// Sends a recorded review to each of the server's paths, and checks the verdicts. Returns the HTTP version of the
-/// replies.
+/// Sends a recorded review to each path of the server, and checks the verdicts. Returns the replies' HTTP version.
 async fn check(
     server: &Server,
     client: &Client,

@@ -80,8 +80,7 @@ impl Replica {
         self.message_at("/validate", bundle, resource).await
     }
 
-    /// Reviews this object at a path of the replica, and returns the message of the denial. The connection trusts
-    /// `bundle`.
+    /// Reviews this object at a path of the replica, trusting `bundle`, and returns the message of the denial.
     async fn message_at(&self, path: &str, bundle: &str, resource: ReviewedResource<'_>) -> String {
         let review = resource.review("u1").to_string();
         let (stream, _) = connect(self.address(), bundle).await.unwrap();
@@ -270,8 +269,7 @@ async fn webhook_configurations_follow_the_live_chains() {
         let all = [VALIDATING, MUTATING, "secrets"].map(|plural| count(&format!("/{plural}?")));
         assert!(all.iter().all(|count| *count > 0), "{verb}: {all:?}");
         let named = [NAME, SECRET].map(|name| count(&format!("fieldSelector=metadata.name%3D{name}")));
-        // The Secret's name begins with the name of the configurations, so the first count includes the requests for
-        // the Secret.
+        // The Secret's name begins with the configurations' name, so the first count includes requests for the Secret.
         assert_eq!(named, [all.iter().sum(), all[2]], "{verb}");
         assert_eq!(
             count(&format!("/namespaces/{NAMESPACE}/secrets?")),
@@ -316,8 +314,7 @@ async fn no_webhook_is_registered_before_a_pod_is_ready() {
     until_registered(&setting, &["pods"]).await;
 }
 
-/// A chain of a namespace is never called for other namespaces, even if it matches all kinds. No request calls a chain
-/// twice.
+/// A chain of a namespace is never called for another one, even if it matches all kinds. No chain is called twice.
 #[tokio::test]
 async fn chains_of_a_namespace_are_called_only_for_that_namespace() {
     let setting = setting();
@@ -439,16 +436,14 @@ async fn a_certificate_is_replaced_without_a_failed_handshake() {
     let other = Replica::start(&setting, &config).await;
     until_replaced(&setting, &[&leader, &other]).await;
 
-    // The new CA was added to the bundle before a replica presented the new certificate. The old CA is still in the
-    // bundle.
+    // The new CA was in the bundle before a replica presented the new certificate. The old CA is still there.
     assert_eq!(authorities(&bundle(&setting)), 2);
     assert!(connect(other.address(), &first).await.is_err());
     let secret = setting.server.object("secrets", NAMESPACE, SECRET).unwrap();
     assert_eq!(secret["data"].as_object().unwrap().len(), 3);
     assert_eq!(setting.server.count("replace", SECRET), 2);
 
-    // When the leader stops, it does not remove the webhook configurations. Another replica becomes the leader and
-    // maintains them.
+    // When the leader stops, it leaves the webhook configurations. The next leader maintains them.
     assert_eq!(leader.kept().await["isKeeper"], true);
     leader.program.terminate().unwrap();
     leader.program.ended().await.unwrap();
@@ -546,8 +541,7 @@ async fn changes_during_an_outage_of_the_api_server_are_written_later() {
     assert_eq!(bundle(&setting), trusted);
 }
 
-/// Each counter must exist with the value 0: if it first appeared with the value 1, PromQL's `increase()` would miss
-/// the first failure.
+/// If a counter first appeared with the value 1, PromQL's `increase()` would miss the first failure.
 #[tokio::test]
 async fn failure_counters_start_at_zero() {
     let setting = setting();

@@ -58,8 +58,7 @@ fn check_order(setting: &Setting) -> usize {
                 let counts = replicas
                     .values()
                     .filter(|lease| before.is_some() && annotation(lease, "live") == before);
-                // The leader's own Lease is not checked, because the leader uses its own report before it writes it
-                // there.
+                // The leader's own Lease is not checked: the leader uses its report before it writes it there.
                 let leader = &lease["spec"]["holderIdentity"];
                 let served = counts
                     .filter(|replica| replica["spec"]["holderIdentity"] != *leader)
@@ -174,8 +173,7 @@ async fn replicas_keep_serving_after_a_kill_and_without_the_api_server() {
     setting.server.put(PLURAL, chain("pods", "first"));
     let [mut leader, mut second, third] = three(&setting).await;
 
-    // The leader is killed while the replicas prepare a change. After its Lease has expired, another replica becomes
-    // the leader.
+    // The leader is killed while replicas prepare a change. Once its Lease has expired, there is another leader.
     second.program.suspend().unwrap();
     setting.server.put(PLURAL, chain("pods", "second"));
     until_waiting(&leader.program, "has not prepared").await;

@@ -110,8 +110,7 @@ async fn chains_are_read_from_resources() {
     server.until_revision(2).await;
     assert!(server.message().await.contains("second"));
 
-    // The status names the chain whose new version is invalid. Its last valid version stays in force, and changes of
-    // other chains go live.
+    // The status names the invalid chain, whose last valid version stays in force. Other changes go live.
     let mut bad = chain("pods", "third");
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
     setting.server.put(PLURAL, bad);
@@ -131,8 +130,7 @@ async fn chains_are_read_from_resources() {
         .unwrap();
     assert!(server.message().await.contains("second"));
 
-    // `admittance apply` replaces the invalid version in the cluster. Fields of the resource that other clients wrote
-    // are kept.
+    // `admittance apply` replaces the invalid version in the cluster. Fields that other clients wrote are kept.
     let file = write(&server.directory, "new.json", chain("pods", "fifth").to_string());
     let applied = server.run_command(&["apply", "-f", file.to_str().unwrap()]).await;
     assert_eq!(applied.code, Some(0), "{}{}", applied.stdout, applied.stderr);
@@ -229,8 +227,7 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
     server.until_revision(2).await;
     assert!(server.message().await.contains("first"));
 
-    // A chain of a namespace is called `test/pods` in paths and arguments of commands, with the namespace before the
-    // slash.
+    // In paths and in arguments of commands, a chain of a namespace is called `test/pods`: namespace, slash, name.
     let verdict = server.review("/validate/test/pods", &POD.review("p1")).await;
     assert!(verdict.message().contains("first"), "{}", verdict.message());
     for arguments in [
@@ -358,8 +355,7 @@ async fn definitions_are_checked_before_they_are_stored() {
         message.lines().count()
     );
 
-    // If a definition names a module file, the validation checks that it exists and is a module. It does not contact
-    // servers of modules.
+    // The validation checks that the file of a module exists and is a module. It does not contact servers.
     let with_source = |source: &str| {
         let mut chain = good.clone();
         chain["spec"]["stages"][0] = json!({"name": "a", "plugin": {"source": source}});
@@ -435,8 +431,7 @@ async fn definitions_are_checked_before_they_are_stored() {
         verdict.message()
     );
 
-    // The stored definition is invalid. It may get a label or be repaired, but another invalid definition may not
-    // replace it.
+    // The stored definition is invalid. It may get a label or be repaired, but not replaced by another invalid one.
     let mut labelled = bad.clone();
     labelled["metadata"]["labels"] = json!({"team": "a"});
     let mut other = bad.clone();

@@ -56,8 +56,7 @@ async fn three(start: impl AsyncFn() -> Server) -> [Server; 3] {
     servers
 }
 
-/// Checks that a command to one replica steers the rollout in all replicas, and that a limit reached in one aborts it
-/// in all.
+/// Checks that a command to one replica steers the rollout in all, and that a limit reached in one aborts it in all.
 async fn is_shared(servers: &[Server; 3]) {
     let [first, second, third] = servers;
     let all = [first, second, third];

@@ -111,8 +111,7 @@ impl Verdict {
         assert_eq!(answer.get("request"), None);
         let response = answer["response"].take();
         assert_eq!(response["uid"], review["request"]["uid"]);
-        // A reply has either both of the fields `patch` and `patchType` or neither, because kube-apiserver rejects one
-        // alone.
+        // A reply has both `patch` and `patchType`, or neither, because kube-apiserver rejects one alone.
         assert_eq!(
             response.get("patch").is_some(),
             response.get("patchType").is_some()
@@ -147,8 +146,7 @@ impl Verdict {
         Some(serde_json::from_slice(&BASE64_STANDARD.decode(text).unwrap()).unwrap())
     }
 
-    /// Returns the object after the response's patch. The patch is applied by another implementation of JSON Patch than
-    /// the program's.
+    /// Returns the object after the response's patch, applied by another implementation than the program's.
     pub(crate) fn applied_to(&self, object: &Value) -> Value {
         let mut object = object.clone();
         if let Some(patch) = self.patch() {
@@ -162,8 +160,7 @@ impl Verdict {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReviewedResource<'a> {
     pub(crate) operation: &'a str,
-    /// The resource of the request with its group, version and subresource: `apps/v1/deployments/scale`, or `/v1/pods`
-    /// in the core group.
+    /// The resource with group, version and subresource: `apps/v1/deployments/scale`, or `/v1/pods` (core group).
     pub(crate) resource: &'a str,
     pub(crate) kind: &'a str,
 }

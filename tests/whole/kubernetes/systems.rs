@@ -92,8 +92,7 @@ async fn policies_stored_in_the_cluster_are_evaluated() {
     setting.server.put(BINDINGS, binding("stray", "gone"));
     let server = start_reading(&setting, DEFINITIONS).await;
     assert!(server.message().await.contains("by a policy"));
-    // The status reports that a binding names a policy that does not exist. Changes of other definitions go live
-    // nevertheless.
+    // The status reports a binding whose policy does not exist. Changes of other definitions go live nevertheless.
     until_bad(
         &server,
         "validatingadmissionpolicybindings.admissionregistration.k8s.io/stray",
@@ -162,8 +161,7 @@ async fn kinds_of_constraints_can_be_added_and_removed_while_running() {
         .define_kind("constraints.gatekeeper.sh/v1beta1", "never", "Never", false);
     setting.server.put("never", constraint(json!("first")));
     until_message(&server, "[never] first").await;
-    // If a constraint does not fit its template, the status reports it, and the constraint's last valid version stays
-    // in force.
+    // The status reports a constraint that does not fit its template. Its last valid version stays in force.
     setting.server.put("never", constraint(json!(1)));
     until_bad(&server, "never.constraints.gatekeeper.sh/never").await;
     assert!(server.message().await.contains("first"));

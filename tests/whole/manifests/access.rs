@@ -136,8 +136,7 @@ spec:
     }
 }
 
-/// If the chains are resources, the program gets rights to read them, to write their statuses, and to watch the Pods of
-/// the other replicas.
+/// If chains are resources, the program may read them, write their statuses, and watch the Pods of other replicas.
 #[tokio::test]
 async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
     let text = |more: &str| {
@@ -225,8 +224,7 @@ async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
         .unwrap();
     assert!(config.contains("oci://registry.example.com/**"), "{config}");
 
-    // The program gets the right to read Gatekeeper's policies only if the configuration names Gatekeeper, and never
-    // the right to write them.
+    // The program may read Gatekeeper's policies only if the configuration names Gatekeeper, and never write them.
     assert!(!with.object("ClusterRole", "").to_string().contains("gatekeeper"));
     let directory = tempfile::tempdir().unwrap();
     let policies = "{ kubernetes: { policies: [Kubernetes, Gatekeeper, Kubewarden, Kyverno] } } ]";
@@ -256,8 +254,7 @@ async fn rights_and_webhooks_are_printed_for_chains_stored_as_resources() {
     let service = json!({"name": "ADMITTANCE_SERVICE", "value": "other.admittance-system"});
     assert!(env.contains(&service), "{env:?}");
 
-    // With a token of the role Admin, users can change definitions through the program, so the program needs the right
-    // to write chains.
+    // A token of the role Admin lets users change definitions, so the program needs the right to write chains.
     let tokens =
         "admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.token } ] }\n";
     let verbs = may(&printed(tokens, "").await, "ClusterRole", "admissionchains");

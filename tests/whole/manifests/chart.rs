@@ -356,8 +356,7 @@ async fn a_chart_can_be_written_again_into_the_same_directory() {
         }
     }
 
-    // If the directory has an earlier chart, its files are removed. If it has other files, the command refuses to write
-    // there.
+    // Files of an earlier chart are removed from the directory. If it has other files, nothing is written there.
     let template = charts.path("chart/templates/old.yaml");
     fs::write(&template, "").unwrap();
     let image = charts.chart("--modules-in-image /plugins").await;

@@ -96,8 +96,7 @@ async fn certificates_in_a_directory_are_used_in_the_manifests() {
 async fn the_kubernetes_example_can_be_installed() {
     let example = repository().join("docs/examples/kubernetes");
     let output = tempfile::tempdir().unwrap();
-    // The example's chains name plugins by paths in the repository, where `cargo task plugins` builds them. The test
-    // copies both.
+    // The example's chains name plugins in the repository by relative paths. The test copies both.
     let folder = example_with_plugins(&example, output.path());
     let arguments = format!(
         "--config {} --output-directory {}",

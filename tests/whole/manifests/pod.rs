@@ -84,8 +84,7 @@ async fn a_client_needs_the_ca_and_the_service_name_to_trust_a_pod() {
     }
 }
 
-/// Sends an AdmissionReview to the program over TLS. The client verifies that the certificate is valid for this host
-/// name.
+/// Sends an AdmissionReview to the program over TLS. Its certificate must be valid for this host name.
 pub(super) async fn post(
     program: &Admittance,
     authority: &[u8],

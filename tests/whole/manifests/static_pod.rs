@@ -133,8 +133,7 @@ async fn a_static_pod_has_all_of_its_files() {
     }
 }
 
-/// The program reads all definition files in its directory, so files that remain from an earlier run of the command
-/// must be removed.
+/// The program reads all files with definitions, so files of an earlier run of the command must be removed.
 #[tokio::test]
 async fn static_pod_files_of_an_earlier_run_are_removed() {
     let (node, _) = Node::new(CONFIG, &chains(), "").await;

@@ -248,8 +248,7 @@ async fn two_drivers_serve_a_change_made_through_one_of_them() {
     assert_eq!(code_and_message(&reply).0, 1_405_202, "{}", reply.text());
 }
 
-/// Two nodes in ZooKeeper are invalid: one contains no definition, and the definition in the other conflicts with a
-/// valid one.
+/// Two nodes in ZooKeeper are invalid: one is no definition, and the other one's definition conflicts with a valid one.
 #[tokio::test]
 async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
     let place = ZooKeeperNode::shared("bad").await;
@@ -272,8 +271,7 @@ async fn valid_definitions_are_served_despite_invalid_zookeeper_nodes() {
         around.until_bad(driver, &["/junk", "/webhook-test-second"]).await;
     }
     assert_eq!(around.passed(&one).await, ["first"]);
-    // If an invalid definition can be parsed, the API returns it. It can be replaced or deleted, but not created,
-    // because it exists.
+    // The API returns an invalid definition that can be parsed. It exists, so it can be replaced but not created.
     let path = |name: &str| format!("{ROUTE}/{name}");
     let reply = around.send(&one, Method::GET, &path("junk"), &Value::Null).await;
     assert_eq!(code_and_message(&reply).0, 1_405_200, "{}", reply.text());
@@ -390,8 +388,7 @@ async fn the_live_table_survives_the_loss_of_zookeeper() {
     })
     .await;
     until_ready(&around, &driver, "the loss is reported", is_lost).await;
-    // After the connection to ZooKeeper is lost, the driver keeps its definitions and the address of the master
-    // scheduler.
+    // Without ZooKeeper, the driver keeps its definitions and the address of the master scheduler.
     assert_eq!(around.passed(&driver).await, ["first"]);
     // Definitions are stored in ZooKeeper, so changing one fails while the connection is lost. The reply says so.
     let reply = around

@@ -41,8 +41,7 @@ async fn no_write_is_lost_or_duplicated_when_a_driver_is_killed() {
     let front_door = gateway.program.url("/bcsapi/v4/scheduler/mesos");
     let writers = Writers::start(&[front_door], CLIENTS);
     writers.until_created(50).await;
-    // The scheduler holds back its replies until each client waits for one. The clients are evenly distributed over the
-    // drivers.
+    // The scheduler holds back its replies until each client waits for one. All drivers have the same share of clients.
     let gate = scheduler.hold();
     let mut answered = usize::MAX;
     while answered != writers.count() {

@@ -1,5 +1,4 @@
-//! `/healthz` of the admin port from startup to exit, with the messages of bcs-mesos-driver, and the replies to clients
-//! in each state.
+//! `/healthz` of the admin port from startup to exit, as in bcs-mesos-driver, and the replies to clients meanwhile.
 
 use admittance_tests::{MesosCluster, NEVER, POLL, Scheduler};
 use http::Method;
@@ -19,8 +18,7 @@ async fn health(driver: &Front) -> Value {
     reply.json().unwrap()
 }
 
-/// Waits until `/healthz` of this driver has the message. Then checks that the other fields have the values of
-/// bcs-mesos-driver.
+/// Waits until `/healthz` has this message. Checks that its other fields have the values of bcs-mesos-driver.
 async fn until_healthz(driver: &Front, message: &str) {
     let mut last = Value::Null;
     let asking = async {

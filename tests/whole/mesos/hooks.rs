@@ -13,8 +13,7 @@ use tempfile::TempDir;
 
 use crate::webhooks::{certificate, listen};
 
-/// A webhook server named `hook.hooks`, which stops when the test ends. The last segment of a path selects how the
-/// webhook answers.
+/// A webhook server named `hook.hooks`, which stops with the test. The end of a path selects the answer.
 pub(super) struct Hooks {
     _directory: TempDir,
     pub(super) address: SocketAddr,
@@ -72,8 +71,7 @@ impl Hooks {
         }
     }
 
-    /// Returns the calls about objects in this namespace, in the order of their arrival. `None` stands for objects
-    /// without a namespace.
+    /// Returns the calls about objects in this namespace, or without one (`None`), in the order of their arrival.
     pub(super) fn calls(&self, namespace: Option<&str>) -> Vec<Call> {
         let calls = self.calls.lock().unwrap();
         let is = |call: &&Call| {
@@ -93,8 +91,7 @@ fn answer(path: &str, sent: &Bytes) -> (u16, Bytes) {
     match path.rsplit('/').next().unwrap_or_default() {
         "passes" => (200, sent.clone()),
         "first" | "annotates" => (200, annotated("first").to_string().into()),
-        // The answer has spaces, line breaks and an escape that no serializer would write, to show that its bytes are
-        // kept.
+        // This answer has spaces, line breaks and an escape that no serializer writes, to show that bytes are kept.
         "odd" => {
             let text = format!("{:#}", annotated("odd")).replace("\"instance\": ", "\"instance\" :\t");
             (200, text.replace("\"seen\"", "\"\\u0073een\"").into())

@@ -18,8 +18,7 @@ const CLIENTS: usize = 8;
 enum MasterExit {
     /// The master crashes while it handles requests. Its node in ZooKeeper disappears later.
     Dies,
-    /// The master deletes its node in ZooKeeper, and then answers requests with the refusal of a scheduler that is not
-    /// the master.
+    /// The master deletes its node in ZooKeeper, and then refuses requests like a scheduler that is not the master.
     StepsDown,
 }
 

@@ -27,8 +27,7 @@ pub(super) struct Node {
 }
 
 impl Nodes {
-    /// Connects to the ZooKeeper servers in `servers`. A path at its end, as in `127.0.0.1:2181/test`, becomes the
-    /// root.
+    /// Connects to the ZooKeeper servers in `servers`. A path at the end (`127.0.0.1:2181/test`) becomes the root.
     pub(super) async fn connect(servers: &str) -> Self {
         let connector = Client::connector().with_session_timeout(Duration::from_secs(10));
         let connecting = connector.connect(servers);
@@ -53,8 +52,7 @@ impl Nodes {
         matches!(self.0.get_data(path).await, Err(Error::NoAuth))
     }
 
-    /// Returns the children of a node, sorted by their sequence numbers as bcs-mesos-driver does. Returns none if the
-    /// node does not exist.
+    /// Returns the children of a node by their sequence numbers, like bcs-mesos-driver. A missing node has none.
     pub(super) async fn children(&self, path: &str) -> Vec<Node> {
         let names = match self.0.list_children(path).await {
             Ok(names) => names,

@@ -66,8 +66,7 @@ async fn check_order(nodes: &Nodes) {
     }
 }
 
-/// Runs clients that create applications through the drivers that are ready, in turn. Checks that no driver returns to
-/// an earlier table.
+/// Creates applications through the ready drivers in turn. Checks that no driver returns to an earlier table.
 async fn load(around: &Surroundings, drivers: &[Front], is_over: &AtomicBool, answers: &mut Vec<Answer>) {
     let mut newest = vec![0; drivers.len()];
     for (index, driver) in drivers.iter().enumerate().cycle() {
@@ -245,8 +244,7 @@ async fn drivers_keep_serving_after_a_kill_and_without_zookeeper() {
     until_known(&leader, 3).await;
     until_known(&third, 3).await;
 
-    // The leader is killed while the drivers prepare a change. After its session has expired, another driver becomes
-    // the leader.
+    // The leader is killed while the drivers prepare a change. Once its session has expired, there is another leader.
     second.program.suspend().unwrap();
     nodes
         .put(NODE, &around.definition("webhook-test", "version-1"))
@@ -405,8 +403,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_reported_and_stops_being_ready
     assert_eq!(around.passed(&first).await, ["version-1"]);
     until_registered(&nodes, 0).await;
 
-    // After the plugin's definition is deleted, the driver can serve the same table as the others, and registers itself
-    // for gateways.
+    // Without the plugin's definition, the driver can serve the same table as the others, and registers itself.
     nodes.delete(&node).await;
     until_ready(&late.program).await;
     until_registered(&nodes, 1).await;

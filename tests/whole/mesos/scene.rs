@@ -66,8 +66,7 @@ impl Mesos {
     }
 }
 
-/// Returns the configuration of a driver that registers itself in ZooKeeper and finds the scheduler there. `more` is
-/// appended.
+/// Returns the configuration of a driver that registers itself and finds the scheduler in ZooKeeper. Appends `more`.
 pub(super) fn driver(place: &ZooKeeperNode, more: &str) -> String {
     let ensemble = place.config();
     let definitions = if more.contains("definitions:") {

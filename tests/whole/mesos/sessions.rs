@@ -78,8 +78,7 @@ async fn a_driver_registers_in_two_locations_and_repeats_this_after_a_lost_sessi
         assert_ne!(node.session, 0, "it is ephemeral");
     }
 
-    // The driver is suspended until its session expires and ZooKeeper deletes its nodes. It learns this when it
-    // reconnects.
+    // The driver is suspended until its session expires. When it reconnects, its nodes have been deleted.
     driver.program.suspend().unwrap();
     nodes
         .until_children(&of_cluster(), "expired", <[Node]>::is_empty)

@@ -32,8 +32,7 @@ fn pem(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap()
 }
 
-/// Returns an HTTP client that trusts the CA in the directory `trusts`. If `shows` is given, the client presents the
-/// certificate there.
+/// Returns an HTTP client that trusts the CA in the directory `trusts`, and presents the certificate in `shows`.
 fn client(trusts: &Path, shows: Option<&Path>) -> Client {
     let identity = shows.map(|folder| (pem(folder, "operator.pem"), pem(folder, "operator.key")));
     let identity = identity
@@ -115,8 +114,7 @@ async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
     }
     assert_eq!(scheduler.problems(), [""; 0]);
 
-    // This driver presents a certificate that the scheduler does not trust. The scheduler refuses it, and the client
-    // gets the error.
+    // The scheduler does not trust the certificate of this driver, so it refuses it, and the client gets the error.
     let stranger = Front::start(&config.replace("discover: {}", &to_scheduler(&theirs))).await;
     let client = client(&ours, Some(&ours));
     let reply = create(&client, &stranger.program, "stranger").await.unwrap();

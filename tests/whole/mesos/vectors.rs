@@ -18,8 +18,7 @@ struct Vector {
     source: &'static str,
     /// The namespace of the request. Cases with the same namespace have the same hooks.
     namespace: &'static str,
-    /// The hooks of the namespace, as (name, failure policy). They are called when applications and deployments are
-    /// created or updated.
+    /// The hooks of the namespace, as (name, failure policy), for Create and Update of applications and deployments.
     hooks: &'static [(&'static str, &'static str)],
     /// The values of the request's header `BCS-ClusterID`, of which there may be none or several.
     cluster: &'static [&'static str],

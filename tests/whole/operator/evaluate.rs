@@ -42,8 +42,7 @@ async fn an_evaluation_returns_an_outcome_and_changes_nothing() {
     let object = application("shop", "web", "nginx:1");
     let before = setup.json_of(&["status"]).await;
 
-    // The definitions in the request name a module by a relative path, which is resolved like in the file of the live
-    // chain.
+    // The definitions name a module by a path that is relative to the directory of the live chain's file.
     let body = json!({"definitions": chain("two.wasm", ""), "request": {"object": object, "user": "ann"}});
     let reply = setup.evaluated(&body).await;
     let decision = &reply["decision"];

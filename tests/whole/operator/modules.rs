@@ -33,8 +33,7 @@ async fn version(program: &Admittance) -> Value {
     status["chains"][0]["stages"][0]["hook"]["version"].clone()
 }
 
-/// A tag is resolved to an artifact once. After that, the program does not need the registry until a user resolves the
-/// tag again.
+/// A tag is resolved to an artifact once. The program needs no registry until a user resolves the tag again.
 #[tokio::test]
 async fn a_module_runs_while_its_registry_is_unreachable() {
     let registry = Registry::start(Access::Open, None).await;
@@ -79,8 +78,7 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
     assert_eq!(gone.code, Some(2), "{}", gone.stdout);
 }
 
-/// The artifact of a plugin contains no time, so pushing it again creates the same artifact, and its signatures remain
-/// valid.
+/// The artifact of a plugin contains no time, so pushing it again creates the same one, and signatures remain valid.
 #[tokio::test]
 async fn pushing_a_plugin_twice_creates_the_same_artifact() {
     let registry = Registry::start(Access::Open, None).await;
@@ -183,8 +181,7 @@ async fn only_signed_modules_run() {
     let signature = &status["chains"][0]["stages"][0]["hook"]["signature"];
     assert!(signature.as_str().unwrap().contains("sha256:"), "{status}");
 
-    // The module is replaced by one without a signature. Then its signature is made with the wrong key, and finally
-    // with the right key.
+    // The new version of the module first has no signature, then one with the wrong key, and finally the right one.
     let problem = |status: &Value| status["problem"]["mistakes"][0].as_str().map(str::to_owned);
     setup.replace_module("one.wasm", 3);
     let told = |status: &Value| problem(status).is_some_and(|mistake| mistake.contains("one.wasm"));

@@ -82,8 +82,7 @@ async fn a_candidate_decides_its_share_of_the_requests() {
 async fn a_rollout_follows_commands_and_survives_a_restart() {
     let mut setup = Setup::with(&rolled_out("{ steps: [1, 100], pause: 1h }")).await;
     assert_eq!(shown(&setup).await, "progressing 1%");
-    // The candidate decides requests of 1 % of the namespaces, which are chosen by a hash of their names. `shop` is not
-    // one of them.
+    // The candidate decides requests of 1 % of the namespaces, chosen by a hash of their names. `shop` is not chosen.
     assert_eq!(setup.versions_of("a").await, annotations_by(1));
     for (number, (action, expected, version)) in [
         ("next", "progressing 100%", 2),

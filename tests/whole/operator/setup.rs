@@ -7,8 +7,7 @@ use tempfile::TempDir;
 
 use crate::scene::{BCS, application, store, write};
 
-/// A driver with definitions in a directory and a plugin in any of several versions. The methods run commands against
-/// the driver.
+/// A driver with a directory of definitions, and a plugin in several versions. The methods run commands against it.
 pub(super) struct Setup {
     pub(super) directory: TempDir,
     pub(super) program: Admittance,

@@ -58,8 +58,7 @@ pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<Cluster>) {
     let message = reply.json().unwrap()["message"].to_string();
     assert!(message.contains("agent"), "{message}");
 
-    // Like agents of the original BCS, this agent has an account with `cluster-admin`. Super users then need no role
-    // binding.
+    // Like agents of BCS, this one has an account with `cluster-admin`, so super users need no role binding.
     gateway
         .administer("delete clusterrolebinding admittance-system-admittance-agent-cluster-admin")
         .await;

@@ -40,8 +40,7 @@ pub(crate) struct Watched {
     agent: u64,
 }
 
-/// Opens watches, each on a connection of its own, and measures their memory: with a gateway that connects directly,
-/// and with a tunnel.
+/// Measures the memory of open watches, each on a connection of its own: without a tunnel, and with one.
 pub(crate) async fn memory_of_watches(cluster: &Arc<Cluster>) -> Vec<Watched> {
     let mut all = Vec::new();
     for has_tunnel in [false, true] {

@@ -22,13 +22,11 @@ use crate::{
 
 /// A gateway, a cluster with an agent, and the user alice.
 pub(super) struct GatewayScene {
-    /// The scene of the cluster behind the gateway. Its kubectl bypasses the gateway and has the rights of the
-    /// administrator.
+    /// The scene of the cluster behind the gateway. Its kubectl bypasses the gateway, as the administrator.
     pub(super) scene: Scene,
     pub(super) agent: Child,
     has_tunnel: bool,
-    /// The URL to which the agent and users connect. It belongs to the gateway, or to a balancer in front of several
-    /// gateways.
+    /// The URL to which the agent and users connect: the gateway's, or that of a balancer in front of several gateways.
     url: String,
     pub(super) cluster_id: String,
     /// Alice's kubectl, which connects through the gateway.
@@ -41,8 +39,7 @@ pub(super) struct GatewayScene {
 pub(super) struct Setting<'a> {
     pub(super) has_tunnel: bool,
     pub(super) accounts: Value,
-    /// The content of `dialect.gateway.peers`, through which gateways find each other. Its keys are set only if there
-    /// are several gateways.
+    /// The content of `dialect.gateway.peers` and further keys, through which several gateways find each other.
     pub(super) peers: Option<Value>,
     pub(super) roles: Option<Value>,
     pub(super) more: Value,

@@ -22,8 +22,7 @@ pub(crate) async fn watches_stay_open(cluster: Arc<Cluster>) {
     watching.join_all().await;
 }
 
-/// Opens two watches for the time `limit`: one gets an event every few seconds, and the other gets its first event at
-/// the end.
+/// Opens two watches for the time `limit`: one gets an event every few seconds, and the other only at the end.
 async fn watch_for(gateway: &GatewayScene, limit: Duration) {
     let create = async |name: String, kind: &str| {
         let object = json!({
@@ -94,8 +93,7 @@ pub(super) async fn open_watches(gateway: &GatewayScene, count: usize) -> Watche
     watches
 }
 
-/// Checks that all these watches end soon, each with an error: it is cut off, or refused if the API server had not
-/// answered it yet.
+/// Checks that all watches end soon with an error: cut off, or refused if they were not yet answered.
 pub(super) async fn end_with_errors(watches: &mut Watches, count: usize) {
     let ended = async {
         let mut ended = 0;

@@ -11,8 +11,7 @@ use crate::{Settings, names::VERSION, patch};
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// Returns the version that is in the component's bytes. The compiler must not know it, or it would inline the text as
-/// numbers.
+/// Returns the version in the component's bytes. If the compiler knew it, it would inline the text as numbers.
 fn version() -> &'static str {
     static TEXT: &str = VERSION;
     black_box(TEXT)

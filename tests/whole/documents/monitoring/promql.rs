@@ -43,8 +43,7 @@ impl Expression {
         parsed
     }
 
-    /// Reads a word from the start of the text, and the labels or matchers that belong to it. Returns the rest of the
-    /// text.
+    /// Reads a word from the start of the text, and the labels or matchers after it. Returns the rest of the text.
     fn word<'t>(&mut self, text: &'t str) -> &'t str {
         let (word, rest) = word_of(text);
         let rest = rest.trim_start();
@@ -70,8 +69,7 @@ impl Expression {
     }
 }
 
-/// Parses label matchers up to the closing `}`. The text begins behind the opening `{`. Returns the matchers and the
-/// text behind the `}`.
+/// Parses label matchers at the start of a text that follows a `{`. Returns them, and the text behind the `}`.
 fn matchers(mut text: &str) -> (Vec<(String, String)>, &str) {
     let mut matchers = Vec::new();
     loop {

@@ -19,8 +19,7 @@ async fn together(_: Call, mut arrivals: Arrivals) -> Answer {
     Answer::allow()
 }
 
-/// Sends a review to each of these chains, one after another. Returns the index of the connection on which each webhook
-/// was called.
+/// Sends a review to each of these chains in turn. Returns the index of each webhook call's connection.
 async fn one_by_one(server: &Server, hooks: &Hooks, chains: &[&str]) -> Vec<usize> {
     for chain in chains {
         let verdict = server
@@ -94,8 +93,7 @@ async fn ten_webhook_calls_run_concurrently() {
     assert!(opens_none, "{known:?}");
 
     let (server, hooks) = calling_together("h2").await;
-    // The first call opens a connection and agrees with the server on HTTP/2, so all later calls can share the
-    // connection.
+    // The first call opens a connection and agrees with the server on HTTP/2, so later calls can share it.
     one_by_one(&server, &hooks, &["first"]).await;
     for _ in 0..2 {
         assert_eq!(at_once(&server, &hooks).await, BTreeSet::from([0]));

@@ -20,8 +20,7 @@ const SCALE: ReviewedResource<'static> = ReviewedResource {
     ..POD
 };
 
-/// (case of the conformance list, API version of the webhook configuration, matchPolicy, rules, request, whether the
-/// webhook is called)
+/// (case of the list, API version of the configuration, matchPolicy, rules, request, whether the webhook is called)
 type Row = (
     &'static str,
     &'static str,

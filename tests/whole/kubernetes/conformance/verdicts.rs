@@ -45,8 +45,7 @@ async fn answer(call: Call, _: Arrivals) -> Answer {
     }
 }
 
-/// A webhook of a case: its path, which selects its answer, and the fields of its configuration that differ from the
-/// defaults.
+/// A webhook of a case: its path, which selects its answer, and the fields that differ from the defaults.
 type Hook = (&'static str, Value);
 
 enum Expected {
@@ -274,8 +273,7 @@ fn changing_rows() -> Vec<Row> {
         reviewed: CUSTOM_UPDATE,
         ..row
     };
-    // The request creates the object. In an update, the old object would have the label, and the selector matches both
-    // objects.
+    // The request is a CREATE: in an UPDATE, the selector would match the old object, which has the label.
     let removes = |name, reviewed: ReviewedResource<'static>| {
         let webhooks = vec![("remove-label", json!({})), ("disallow", selects("remove"))];
         let reviewed = ReviewedResource {

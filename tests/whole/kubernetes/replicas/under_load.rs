@@ -95,8 +95,7 @@ impl Fleet {
         }
     }
 
-    /// Returns the index of a replica among those that share a store: the leader if `is_leader`, and otherwise one that
-    /// is not the leader.
+    /// Returns the index of a replica that shares its store: the leader if `is_leader`, and otherwise another one.
     async fn place(&self, is_leader: bool) -> usize {
         let mut place = None;
         eventually("a replica that leads, or not", async || {
@@ -241,8 +240,7 @@ async fn changes_under_load_go_live_everywhere_at_once() {
             "{overlap:?} after version {before}"
         );
     }
-    // All replicas serve the target: each reports the same hash for its table and for the target, and so do its
-    // metrics.
+    // All replicas serve the target: each reports one hash for its table and the target, and so do its metrics.
     let hash = servers[0].program.status().await.unwrap()["hash"].clone();
     for server in &servers {
         let status = server.program.status().await.unwrap();
