@@ -51,7 +51,7 @@ pub enum Error {
     #[error("access to {place} was refused {with}: {message}; {advice}")]
     Unauthorized {
         place: String,
-        /// Ends the clause "access was refused {with}", which tells the credentials that were sent.
+        /// The credentials that were sent, in the form that completes "access was refused {with}".
         with: String,
         message: String,
         advice: String,

@@ -57,5 +57,5 @@ pub enum FetchProgress {
     Finished,
 }
 
-/// Is called with the progress of a fetch or push. It must not block, because the fetching task calls it.
+/// A callback for the progress of a fetch or push. It must not block, because the fetching task calls it.
 pub type OnProgress<'a> = &'a (dyn Fn(FetchProgress) + Send + Sync);

@@ -39,7 +39,7 @@ pub struct Config {
     pub listen: ListenConfig,
     pub admin: Option<AdminConfig>,
     pub front: Box<dyn FrontConfig>,
-    /// The lists that the driver reads at the upstream, so that audits get all objects that exist there.
+    /// The lists of objects at the upstream that `admittance audit` reads.
     pub lists: Vec<ListConfig>,
     pub limits: Limits,
     /// The stores of chain definitions. A new definition is written to the first store that accepts it.
@@ -48,7 +48,7 @@ pub struct Config {
     /// soon as it is ready itself. Default: together if replicas read chains as resources, or are BCS drivers with
     /// definitions in ZooKeeper; otherwise independently.
     pub replicas: Option<SwitchMode>,
-    /// The name of the Lease that the leader of the replicas holds. Default: the Lease that `definitions` names.
+    /// The name of the Lease that the leader of the replicas holds. Default: the Lease of a place in `definitions`.
     pub lease: Option<String>,
     /// What the driver does with an invalid definition in ZooKeeper or in a custom resource.
     pub on_bad_definition: OnBadDefinition,

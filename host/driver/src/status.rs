@@ -57,7 +57,7 @@ pub struct DriverStatus {
     /// The clusters behind a gateway; absent unless the driver is a gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<GatewayStatus>,
-    /// The connection to a Kubernetes API server; absent without one.
+    /// The connection to a Kubernetes API server; absent if none is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterStatus>,
     /// The webhook configurations that the leader of the replicas keeps up to date; absent if there are none.
@@ -66,7 +66,7 @@ pub struct DriverStatus {
     /// The audits of the cluster's objects; absent unless they are configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<AuditStatus>,
-    /// The leader of the replicas in the cluster; absent unless it has work to do.
+    /// The leader of the replicas in the cluster; absent unless a leader has work to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<LeaderStatus>,
     /// The live and the prepared table of each replica; absent unless replicas go live together.

@@ -223,7 +223,7 @@ impl<'a> Data<'a> {
 
 /// Creates bytes that occur nowhere else in a compiled form. None of them is zero, because wasmtime trims zeros.
 fn filler(number: usize, length: usize) -> Vec<u8> {
-    // The golden ratio as an integer. It is odd, so its multiples are all different.
+    // 2^64, divided by the golden ratio. It is odd, so its multiples are all different.
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let seed = number as u64 + 1;
     (1_u64..)

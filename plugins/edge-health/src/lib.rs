@@ -46,7 +46,7 @@ pub use settings::Settings;
 /// A list in an object of the control plane: the list and its elements may be absent or `null`.
 type List<T> = Option<Vec<Option<T>>>;
 
-/// The configured plugin.
+/// The plugin `edge-health`, configured with its settings.
 #[derive(Debug)]
 pub struct EdgeHealth {
     reachability: Reachability,

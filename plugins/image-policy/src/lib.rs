@@ -30,7 +30,7 @@ use reference::{Prefix, Reference};
 pub use settings::Settings;
 use settings::{Rewrite, registries, rewrites};
 
-/// The configured plugin.
+/// The plugin `image-policy`, configured with its settings.
 #[derive(Debug)]
 pub struct ImagePolicy {
     rewrites: Vec<Rewrite>,

@@ -238,7 +238,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Returns the canonical name of a registry. It differs for Docker Hub's older name.
+/// Returns the canonical name of a registry. Docker Hub is the only one with several names.
 fn canonical(registry: &str) -> &str {
     if registry.eq_ignore_ascii_case("index.docker.io") || registry.eq_ignore_ascii_case(DEFAULT_REGISTRY) {
         DEFAULT_REGISTRY

@@ -148,7 +148,7 @@ impl Argument {
     }
 }
 
-/// The flags, the width and the precision of a verb in a format.
+/// The flags, the width and the precision of a verb in a format string.
 #[derive(Default)]
 struct Spec {
     left: bool,

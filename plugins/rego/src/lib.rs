@@ -44,7 +44,7 @@ use verdict::PreparedConstraint;
 /// The name of the environment variable with which a stage selects its constraint.
 const CONSTRAINT: &str = "CONSTRAINT";
 
-/// The configured plugin.
+/// The plugin `rego`, configured with its settings.
 #[derive(Debug)]
 pub struct Rego {
     /// The compiled policy. It is locked because an evaluation changes it; each call has its own copy.

@@ -38,7 +38,7 @@ pub use injector::Injector;
 pub use settings::{Convention, Mode, Settings};
 pub use sidecar_set::{Injection, PatchPolicy, PodMetadata, SidecarSet};
 
-/// The configured plugin.
+/// The plugin `sidecar-injector`, configured with its settings.
 #[derive(Debug)]
 pub enum SidecarInjector {
     /// The plugin adds the parts that are listed in its own settings.

@@ -96,7 +96,7 @@ fn config(root: &Node<'_>) -> Option<Config> {
     let replicas = fields.get_optional("replicas", |node| switch_mode(node, has_leader));
     let on_bad_definition = fields.get_or_default("onBadDefinition", Node::word);
     let zookeeper = fields.get_or_default("zookeeper", zookeeper::zookeeper);
-    // The key `cache` was renamed, so it is refused. The message mentions it only if the file contains it.
+    // The former key `cache` is refused. The message mentions it only if the file contains it.
     if fields.has("cache") {
         fields.refuse(
             "cache",

@@ -56,7 +56,7 @@ async fn requests_in_flight_beyond_the_limit_are_refused() {
     assert!(body.contains("too many requests are in flight"), "{body}");
     release.notify_one();
     assert_eq!(soon(first).await.unwrap(), (200, "done".to_owned()));
-    // The first request has finished, so its slot is free for the next request.
+    // The first request has freed its slot. The upstream may now answer the next request at once.
     release.notify_one();
     assert_eq!(driver.post(application("good")).await.0, 200);
 }

@@ -17,8 +17,7 @@ const NO_CLUSTER: &str = "no control plane is configured on this host";
 
 const PAGE_MAX: NonZeroU32 = NonZeroU32::new(500).unwrap();
 
-/// The searched bytes that one byte of a label selector counts as, because it is compared with the labels of all
-/// objects.
+/// How many searched bytes one byte of a label selector counts as, because all objects are compared with it.
 const LABELS: usize = 64;
 
 /// The number of searched bytes after which a search lets other work run on its thread.

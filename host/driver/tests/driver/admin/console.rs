@@ -307,7 +307,7 @@ async fn a_console_without_tokens_is_only_for_loopback() {
     assert!(page.body.contains("loopback, Admin"), "{}", page.body);
     assert!(!page.body.contains("Sign out"), "{}", page.body);
     assert_eq!(sent(&driver, "/sign-in", &[], None).await.header("location"), "/");
-    // By DNS rebinding, a page can make its own host name resolve to this machine.
+    // A page could make its own host name resolve to this machine (DNS rebinding), so such a host is refused.
     let request = Request::get("/health").header("host", "console.example.com");
     let response = driver.send_to_admin(request.body(Body::empty()).unwrap()).await;
     let (status, body) = text(response).await;
