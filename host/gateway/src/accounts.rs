@@ -56,7 +56,7 @@ use crate::{metric_names, status::AccountsStatus};
 
 /// The interval at which this gateway checks whether another gateway has changed the database.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// The timeout of each check for changes in the database. If the server hangs, the next check can then begin.
+/// The timeout of each check for changes in the database. It ends a check if the server hangs.
 const POLL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The users and clusters of a gateway. Cheap to clone; lives as long as the gateway.
@@ -117,7 +117,7 @@ impl Accounts {
         })
     }
 
-    /// Returns a receiver of the directory. It gets changes by any gateway within a second, and is `None` at first.
+    /// Returns a receiver of the directory, which is `None` at first. Changes by any gateway arrive within a second.
     pub fn changes(&self) -> watch::Receiver<Option<Arc<Directory>>> {
         self.0.directory.subscribe()
     }
@@ -260,7 +260,7 @@ impl Accounts {
             }
             Ok(())
         };
-        // The change runs in a task, so that it is logged although the client disconnects, which drops this future.
+        // The change runs in its own task. So it is logged even if the client disconnects, which drops this future.
         let committed = tokio::spawn(work.in_current_span()).await;
         committed.unwrap_or_else(|error| Err(AccountsError::Unavailable(error.to_string())))
     }

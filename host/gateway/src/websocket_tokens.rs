@@ -3,7 +3,7 @@
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderValue, header::SEC_WEBSOCKET_PROTOCOL};
 
-/// The beginning of a WebSocket protocol that contains a token in base64url. kube-apiserver accepts them, too.
+/// The beginning of a WebSocket protocol that contains a token in base64url. kube-apiserver uses this form, too.
 const PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
 fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {

@@ -20,7 +20,7 @@ use tokio::{
 const BYTES_PER_UNIT: usize = 1 << 10;
 
 /// The largest number of bytes that one system call reads. Without this limit, the reader's buffer would grow with the
-/// body, and to grow it would copy bytes that have been passed on.
+/// body, and each growth would copy bytes that have been passed on.
 const LARGEST_READ: u64 = 64 << 10;
 
 /// The largest number of bytes that one system call writes. The kernel would accept several MiB.

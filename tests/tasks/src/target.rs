@@ -38,6 +38,6 @@ fn is_installed(target: &str) -> bool {
         .ok()
         .filter(|output| output.status.success())
         .and_then(|output| String::from_utf8(output.stdout).ok())
-        // It is checked whether the directory exists, because the compiler prints its path in any case.
+        // The directory may be missing, because the compiler prints its path in any case.
         .is_some_and(|directory| Path::new(directory.trim()).is_dir())
 }

@@ -87,8 +87,8 @@ impl Directory {
 
     /// Returns the current session of a token that was [authenticated](Self::authenticate) earlier.
     pub fn session(&self, digest: TokenDigest) -> Result<Session, Denied> {
-        // A lookup by digest may take a different time for each digest: clients cannot choose the digest of a token, so
-        // its duration reveals nothing about other tokens.
+        // The duration of this lookup reveals nothing about other tokens, because clients cannot choose the digest of a
+        // token.
         let token = self.tokens.get(digest.as_bytes()).ok_or(Denied::Unknown)?;
         let user = self.users.get(&token.user).ok_or(Denied::Unknown)?;
         if token.expires_at <= Moment::now() {
@@ -154,8 +154,8 @@ impl Directory {
         tokens.into_iter()
     }
 
-    /// Returns the access of a user to a cluster. Super users have every permission, and its creator may edit a
-    /// cluster.
+    /// Returns the access of a user to a cluster. Super users have every permission, and creators may edit their
+    /// clusters.
     pub fn access(&self, user: &User, cluster: &Cluster) -> Option<Access> {
         let own = match (user.is_super_user, cluster.creator == user.id) {
             (true, _) => return Some(Access::Permission(Permission::Hooks)),

@@ -23,7 +23,7 @@ const LARGEST_REPLY: usize = 16 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The time for which the answer whether an agent may impersonate `system:masters` is used. Role bindings may change.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
-/// The time for which an agent is taken not to have the right to impersonate `system:masters`, after no answer came.
+/// The pause before the API server is asked again whether an agent may impersonate `system:masters`, if no answer came.
 const REVIEW_PAUSE: Duration = Duration::from_secs(5);
 /// The timeout of the question whether an agent may impersonate `system:masters`. A user's request waits for it.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);

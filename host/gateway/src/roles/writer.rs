@@ -23,7 +23,7 @@ use crate::{
     kubernetes::CallError,
 };
 
-/// The interval at which the role bindings of every cluster are compared with the grants, although nothing has changed.
+/// The interval at which the role bindings of every cluster are compared with the grants, even if nothing has changed.
 const PERIOD: Duration = Duration::from_secs(300);
 /// The pause between a change of grants and the writing, so that changes in quick succession are written together.
 const PAUSE: Duration = Duration::from_millis(200);

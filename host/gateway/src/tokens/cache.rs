@@ -7,7 +7,7 @@ use tokio::time::Instant;
 /// The maximum number of cached answers. It limits the memory that a client can use by trying many tokens.
 const CAPACITY: usize = 10_000;
 
-/// The digest of the body of a check. The server may decide by any part of the body. The token is not stored.
+/// The digest of a whole check, because the server may decide by any part of it. The token itself is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct CacheKey([u8; 32]);
 

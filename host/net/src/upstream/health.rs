@@ -44,7 +44,7 @@ impl Health {
         last.filter(|_| !self.is_up())
     }
 
-    /// Records that the server is down, with the reason. If it was down before, its downtime keeps its beginning.
+    /// Records that the server is down, with the reason. If it was down before, its downtime does not restart.
     #[allow(clippy::disallowed_methods, reason = "this crate knows no `Moment`")]
     fn record_down(&self, reason: String) {
         let is_new = self.is_up();

@@ -33,8 +33,8 @@ use tower::{BoxError, ServiceExt};
 use super::{Connector, Server};
 use crate::{body::ReplayBody, workers};
 
-/// The time after which an idle connection is closed. Servers usually close idle connections after a minute or more. To
-/// close them earlier avoids that a request is sent just when the server closes its connection.
+/// The time after which an idle connection is closed. Servers usually close idle connections after a minute or more.
+/// Here, they are closed earlier, so that no request is sent while the server closes one.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// The reason why a server gave no reply.
@@ -77,13 +77,13 @@ struct UpstreamConnection {
     driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
 }
 
-/// The right of a reply to use its connection. On drop, the connection returns to the pool, or is closed.
+/// The right of a reply to use its connection. On drop, the connection returns to the pool or, if unusable, is closed.
 struct Lease {
     connection: Option<UpstreamConnection>,
     pool: Arc<IdleConnections>,
 }
 
-/// The body of a reply. To poll it also sends and receives the bytes of its connection.
+/// The body of a reply. Polling the body also sends and receives the bytes of its connection.
 pub(super) struct ReplyBody {
     incoming: Incoming,
     /// The connection of the reply; `None` after the body has ended, or if a task drives the connection. This field is

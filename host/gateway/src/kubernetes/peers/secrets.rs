@@ -44,8 +44,7 @@ pub(super) struct ConnectionContext {
     /// The registered URL of the gateway that accepts the tunnel. With the URL in the proof, that gateway cannot use
     /// the proof at another gateway.
     pub(super) server: String,
-    /// The random challenge of the gateway that accepts the tunnel. The first proof is made before it is known, with an
-    /// empty one.
+    /// The random challenge of the gateway that accepts the tunnel; empty in the first proof, when it is not known yet.
     pub(super) challenge: String,
 }
 

@@ -145,7 +145,8 @@ impl Attacker {
         }
     }
 
-    /// Waits until the gateway has handled everything that was sent: only then it answers for an unknown connection.
+    /// Waits until the gateway has handled everything that was sent: only then does it answer for an unknown
+    /// connection.
     async fn settle(&mut self) {
         let unknown = 1 << 40;
         self.send(unknown, Content::Data(Bytes::new())).await;
