@@ -96,7 +96,7 @@ async fn nodes_that_are_created_without_a_user_are_open_to_everyone() {
 }
 
 #[test]
-fn debug_output_does_not_contain_the_password() {
+fn debug_output_of_a_zookeeper_user_does_not_contain_the_password() {
     let shown = format!("{:?}", Digest::new("bcs", "secret"));
     assert!(shown.contains("bcs") && !shown.contains("secret"), "{shown}");
 }

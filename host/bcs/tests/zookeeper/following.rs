@@ -99,7 +99,7 @@ async fn changes_of_child_names_are_followed() {
 }
 
 #[tokio::test]
-async fn an_invalid_path_has_no_members() {
+async fn a_list_of_members_at_an_invalid_path_reports_the_reason() {
     let zookeeper = ZooKeeper::open(config(shared()));
     for path in ["bcs", "", "/bcs/", "/bcs//x"] {
         let members = zookeeper.members(path);

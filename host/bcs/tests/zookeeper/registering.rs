@@ -182,7 +182,7 @@ async fn a_dropped_registration_has_no_node() {
 }
 
 #[tokio::test]
-async fn a_withdrawal_ends_even_without_a_response() {
+async fn withdrawing_a_registration_ends_even_without_a_response() {
     let server = Server::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
     let registered = zookeeper.register(registration("/r", "x"));

@@ -112,7 +112,7 @@ fn items_and_the_next_token_are_read_from_a_page() {
 }
 
 #[test]
-fn an_item_becomes_the_request_that_creates_it() {
+fn a_list_item_becomes_the_request_that_creates_it() {
     let list = jobs();
     let headers = HeaderMap::new();
     let dialect = dialect(Operation::Create);

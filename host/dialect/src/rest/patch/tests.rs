@@ -468,7 +468,7 @@ fn the_stored_object_is_read_from_the_configured_path_in_the_reply() {
 }
 
 #[test]
-fn routes_that_cannot_judge_patches_are_refused() {
+fn a_route_with_patch_must_say_how_chains_see_patches() {
     let base = || Route { get: None, ..route() };
     let with = |path: &str| {
         Some(StoredRoute {
@@ -574,7 +574,7 @@ fn routes_that_cannot_judge_patches_are_refused() {
 }
 
 #[test]
-fn a_rejection_names_what_the_query_for_the_stored_object_lacks() {
+fn a_missing_value_for_the_path_of_the_stored_object_is_named() {
     let get = |path: &str| StoredRoute {
         path: Some(path.to_owned()),
         ..StoredRoute::default()
