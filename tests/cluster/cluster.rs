@@ -58,7 +58,7 @@ impl User {
     }
 }
 
-/// The running API server. All processes are stopped and all files removed when it is dropped.
+/// The running API server. When this is dropped, all processes are stopped and all files removed.
 pub(crate) struct Cluster {
     /// The fields are dropped in this order: first the API server stops, then etcd, and then their files are removed.
     api_server: Mutex<Process>,
@@ -261,7 +261,7 @@ async fn start_api_server(
             format!("--bind-address={}", address.ip()),
             format!("--secure-port={}", address.port()),
             format!("--advertise-address={}", address.ip()),
-            // Otherwise the API server would publish its loopback address as an endpoint, which Kubernetes rejects.
+            // This keeps the API server from publishing its loopback address as an endpoint, which Kubernetes rejects.
             "--endpoint-reconciler-type=none".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
             format!("--tls-cert-file={SERVER_CERTIFICATE}"),

@@ -608,7 +608,7 @@ async fn an_audit_uses_the_chains_stored_in_the_cluster() {
 }
 
 #[tokio::test]
-async fn audit_reports_wrong_arguments() {
+async fn the_audit_command_reports_wrong_arguments() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", CHAINS);
     api_server(&directory).await;

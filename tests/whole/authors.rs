@@ -241,7 +241,7 @@ async fn run_with_watch_repeats_the_request_after_each_change() {
     until("allowed").await;
 }
 
-/// While the code does not compile, `dev` serves the last version that did.
+/// While a plugin's code does not compile, `dev` serves the last version that did.
 #[tokio::test]
 async fn dev_reloads_a_changed_plugin() {
     let folder = project("dev-label", "validating").await;

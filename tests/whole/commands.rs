@@ -369,7 +369,7 @@ async fn durations_are_printed_with_at_most_three_decimals() {
 }
 
 #[tokio::test]
-async fn check_finds_nothing_wrong_with_the_examples() {
+async fn check_accepts_the_definitions_in_the_examples() {
     let examples = admittance_tests::repository().join("docs/examples");
     let mut checked = 0;
     for entry in fs::read_dir(examples).unwrap() {
@@ -434,7 +434,7 @@ async fn run(hooks: &Path, request: &Path, more: &[&str]) -> Finished {
 }
 
 #[tokio::test]
-async fn run_accepts_every_form_of_request() {
+async fn run_accepts_requests_in_every_format() {
     let directory = tempfile::tempdir().unwrap();
     let chains = admittance_tests::repository().join("docs/examples/demo/chains");
     let good = application("shop", "web", "docker.io/library/nginx:1.29");

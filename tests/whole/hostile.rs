@@ -179,7 +179,7 @@ spec:
 }
 
 #[tokio::test]
-async fn a_bad_guest_fails_only_its_own_call() {
+async fn a_misbehaving_guest_fails_only_its_own_call() {
     let cases: Vec<_> = cases().into_iter().filter(loads).collect();
     let scene = Arc::new(Scene::bcs(&chains(&cases)).await);
     // All misbehaving guests are called concurrently, so that they compete for the same threads.

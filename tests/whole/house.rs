@@ -389,7 +389,7 @@ const USES_OF_CAPABILITIES: [(&str, &str); 9] = [
 
 /// Capabilities may be named only in the files that docs/architecture.md or [`USES_OF_CAPABILITIES`] lists.
 #[test]
-fn a_new_capability_touches_few_files() {
+fn capabilities_are_named_only_in_documented_source_files() {
     let page = fs::read_to_string(repository().join("docs/architecture.md")).unwrap();
     let (_, section) = page.split_once("## A new capability of plugins").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();

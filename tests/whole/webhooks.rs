@@ -60,7 +60,7 @@ where
             let (stream, _) = listener.accept().await.unwrap();
             let (acceptor, answer) = (acceptor.clone(), answer.clone());
             tokio::spawn(async move {
-                // A client that does not trust the CA aborts the handshake.
+                // If the client does not trust the CA, it aborts the handshake, and there is no request.
                 let Ok(stream) = acceptor.accept(stream).await else {
                     return;
                 };

@@ -285,7 +285,7 @@ fn measure_in_turns(
     rows
 }
 
-/// Prints this build's ratio to the other one in a row: requests per second, and per second of CPU time.
+/// Prints for a row of the table this build's ratio to the other: requests per second, and per second of CPU time.
 fn judge(row: &str, this: &[Figures], other: &[Figures]) -> Vec<Verdict> {
     let rates = |rounds: &[Figures]| rounds.iter().map(|round| round.rate).collect::<Vec<_>>();
     let per_cpu = |rounds: &[Figures]| {

@@ -44,7 +44,7 @@ async fn keeping(cluster: Arc<Cluster>) -> Scene {
         .unwrap()
         .listen(SocketAddr::from(([127, 0, 0, 1], PORT)))
         .store(compiled());
-    // Only root may listen on port 443.
+    // The start fails unless root runs the test, because only root may listen on port 443.
     scene.run_server(server.start().await.unwrap());
     scene
 }

@@ -433,7 +433,7 @@ async fn buttons_in_the_console_control_a_rollout() {
 }
 
 #[tokio::test]
-async fn the_page_what_applies_lists_the_chains_for_a_kind() {
+async fn the_console_lists_the_chains_that_apply_to_a_kind() {
     let Some(browser) = Browser::start().await else {
         return;
     };

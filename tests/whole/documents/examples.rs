@@ -9,14 +9,14 @@ use crate::scene::store;
 
 /// The info strings that code blocks may have. Without one, rustdoc would compile a block as Rust.
 const INFOS: [&str; 16] = [
-    // A definition or a complete configuration.
+    // Blocks that contain a definition or a complete configuration.
     "yaml",
-    // A part of a definition or of a configuration.
+    // Blocks that contain a part of a definition or of a configuration.
     "yaml fragment",
     // Test cases. They pass in `admittance test` with the stock plugin image-policy, or, if they contain `target:
     // http`, with the plugin guest-reaches-out.
     "yaml cases",
-    // A definition that `check` rejects. The block after it on the page is the output of `check`.
+    // Blocks with a definition that `check` rejects. The block after it on the page is the output of `check`.
     "yaml wrong",
     "json",
     "console",

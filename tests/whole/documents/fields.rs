@@ -425,7 +425,7 @@ async fn keys_of_the_configuration_are_documented() {
             "cluster: {}, definitions: [ { kubernetes: { namespaced: { allow: { ? } } } } ]",
         ),
     ] {
-        // The page lists neither `environment`, which needs no permission, nor `allow`, whose fields it lists.
+        // The page omits `environment`, which needs no permission, and lists the fields of `allow` instead of the key.
         let known = known(&format!("{{ {text} }}")).into_iter();
         for key in known.filter(|key| !["allow", "environment"].contains(&key.as_str())) {
             let key = format!("{prefix}{key}");

@@ -37,7 +37,7 @@ fn pod(namespace: &str, name: &str, labels: &Value) -> Value {
     json!({"metadata": {"namespace": namespace, "name": name, "labels": labels}, "spec": {"containers": []}})
 }
 
-/// Creates a cluster with six Pods in pages of two.
+/// Creates a fake cluster with six Pods, which its API server lists in pages of two.
 fn setting() -> Setting {
     let setting = Setting::new();
     let server = &setting.server;
@@ -443,7 +443,7 @@ async fn slow_audits_report_findings_before_they_end() {
     until_reported(&setting, "reports", "web", &[("new", "no team")]).await;
 }
 
-/// An audit of a large cluster takes at most a minute and little memory. Only `cargo task soak` runs this test.
+/// An audit of a large cluster takes at most a minute and little memory. `cargo task soak` runs this test at full size.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_cluster_is_audited_with_bounded_time_and_memory() {
     /// The time within which 20,000 objects of 1.6 kB each must be audited.

@@ -45,7 +45,7 @@ fn renewed(lease: &Value) -> Timestamp {
 fn check_order(setting: &Setting) -> usize {
     let mut targets: Vec<Option<String>> = Vec::new();
     let mut replicas: BTreeMap<String, Value> = BTreeMap::new();
-    // For each replica, the index of the target that it serves in the list of all targets.
+    // Which of the published `targets` each replica serves, as an index.
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     let mut late: BTreeMap<String, usize> = BTreeMap::new();
     for (kind, lease) in setting.server.history("leases") {

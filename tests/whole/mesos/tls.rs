@@ -114,7 +114,7 @@ async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
     }
     assert_eq!(scheduler.problems(), [""; 0]);
 
-    // The scheduler does not trust the certificate of this driver, so it refuses it, and the client gets the error.
+    // The scheduler does not trust this driver's certificate. It refuses the connection, and the client gets the error.
     let stranger = Front::start(&config.replace("discover: {}", &to_scheduler(&theirs))).await;
     let client = client(&ours, Some(&ours));
     let reply = create(&client, &stranger.program, "stranger").await.unwrap();

@@ -102,7 +102,7 @@ async fn an_evaluation_returns_an_outcome_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn impossible_evaluations_are_explained() {
+async fn evaluations_that_cannot_run_are_refused_with_a_reason() {
     let setup = Setup::with(&chain("one.wasm", "")).await;
     let object = application("shop", "web", "nginx:1");
     let request = json!({"object": object});

@@ -1,4 +1,4 @@
-//! Candidates that decide a share of the requests.
+//! Rollouts, in which the candidate of a plugin decides a growing share of the requests.
 
 use serde_json::{Value, json};
 

@@ -35,7 +35,7 @@ pub(crate) async fn measure_gateways(cluster: &Arc<Cluster>) -> Vec<Row> {
 #[derive(Debug)]
 pub(crate) struct Watched {
     has_tunnel: bool,
-    /// The resident memory of the gateway and the agent, in bytes.
+    /// The gateway's resident memory for these watches, in bytes. The field `agent` has the agent's.
     gateway: u64,
     agent: u64,
 }

@@ -51,7 +51,7 @@ type Hook = (&'static str, Value);
 enum Expected {
     /// The request is allowed without a change, with exactly these audit annotations.
     Allowed(Vec<(&'static str, &'static str)>),
-    /// The request is allowed, and the object ends with these labels.
+    /// The request is allowed, and the resulting object has these labels.
     Changed(Value),
     /// The request is refused with this code and a message that contains this text.
     Refused(u64, &'static str),

@@ -240,7 +240,7 @@ async fn changes_under_load_go_live_everywhere_at_once() {
             "{overlap:?} after version {before}"
         );
     }
-    // All replicas serve the target: each reports one hash for its table and the target, and so do its metrics.
+    // All replicas serve the table that the leader has published: each has one hash for both, and so do its metrics.
     let hash = servers[0].program.status().await.unwrap()["hash"].clone();
     for server in &servers {
         let status = server.program.status().await.unwrap();
