@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayStatus {
-    /// The known clusters.
+    /// The Mesos clusters that the gateway knows.
     pub clusters: Vec<GatewayCluster>,
     /// The node of ZooKeeper below which clusters are discovered. It is absent if all clusters are listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discovery: Option<String>,
-    /// The reason why the clusters may be stale.
+    /// The reason why the list of clusters may be out of date.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// The source of the tokens. It is absent if no token is required.
+    /// The source of the clients' tokens. It is absent if no token is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokensStatus>,
     /// The database of users and clusters. It is absent if the gateway has none.
@@ -26,10 +26,10 @@ pub struct GatewayStatus {
     /// The Kubernetes clusters in the database.
     #[serde(default)]
     pub kubernetes: Vec<KubernetesCluster>,
-    /// The other gateways. They are absent if this one uses no tunnels to others.
+    /// The other gateways. They are absent if this gateway shares no tunnels with others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peers: Option<PeersStatus>,
-    /// The roles of users in the clusters. They are absent if the gateway writes none.
+    /// The roles of users in the clusters. They are absent if the gateway writes no roles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roles: Option<RolesStatus>,
 }
@@ -40,9 +40,9 @@ pub struct GatewayStatus {
 pub struct RolesStatus {
     /// Whether this gateway writes the roles. Only the gateway that writes them reports problems with clusters.
     pub is_writer: bool,
-    /// The number of granted roles.
+    /// The number of roles that have been granted to users.
     pub grants: usize,
-    /// The reasons why roles are not up to date in some clusters, or may be stale.
+    /// The reasons why roles in some clusters are, or may be, out of date.
     pub problems: Vec<String>,
 }
 
@@ -56,17 +56,17 @@ pub struct KubernetesCluster {
     pub tunnels: usize,
     /// The number of tunnels that the agents have open to other gateways. This gateway uses them if it has none itself.
     pub gateways: usize,
-    /// The time at which the agent last reported changed credentials.
+    /// The time at which the cluster's agent last reported changed credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported: Option<Moment>,
-    /// The API servers that requests have used.
+    /// The API servers of the cluster to which requests have been sent.
     pub servers: Vec<ServerHealth>,
     /// The reason why requests for the cluster fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// The other gateways, which use the tunnels to this one.
+/// The other gateways, which use the tunnels that agents have opened to this one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PeersStatus {
@@ -76,7 +76,7 @@ pub struct PeersStatus {
     pub gateways: Vec<Peer>,
     /// The number of gateways that have opened a tunnel to this one.
     pub accepted: usize,
-    /// The reason why the current content of the secret's file is not in use.
+    /// The reason why the current content of the file with the shared secret is not in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -87,7 +87,7 @@ pub struct PeersStatus {
 pub struct Peer {
     /// The URL of the gateway.
     pub server: String,
-    /// The reason why the other gateway cannot use the tunnels to this one.
+    /// The reason why the other gateway cannot use the tunnels that agents have opened to this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -96,13 +96,13 @@ pub struct Peer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AccountsStatus {
-    /// Whether users and clusters were read since the start.
+    /// Whether the gateway has read its users and clusters since it started.
     pub read: bool,
     /// The number of users.
     pub users: usize,
     /// The number of clusters.
     pub clusters: usize,
-    /// The reason why the database cannot be used now.
+    /// The reason why the gateway cannot use its database now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -126,7 +126,7 @@ pub struct GatewayCluster {
 pub struct TokensStatus {
     /// `file`, `accounts`, or the URL of the endpoint.
     pub source: String,
-    /// The number of tokens, which is known only for a file.
+    /// The number of tokens. It is known only if they come from a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
     /// The reason why the current content of the file is not in use.

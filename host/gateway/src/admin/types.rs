@@ -20,7 +20,7 @@ pub struct UserList {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UserEntry {
-    /// The number that `POST /rest/users/{id}/tokens` needs.
+    /// The number of the user, which `POST /rest/users/{id}/tokens` needs.
     pub id: i64,
     /// The name of the user, such as `plain:alice`.
     pub name: String,
@@ -50,9 +50,9 @@ pub struct TokenEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewUser {
-    /// `alice`, which stands for `plain:alice`.
+    /// The name of the user, such as `alice`, which stands for `plain:alice`.
     pub name: String,
-    /// Whether the user may do everything.
+    /// Whether the user may do everything with every cluster, and manage users.
     #[serde(default)]
     pub super_user: bool,
     /// The groups of the user in clusters. None may begin with `system:`.
@@ -75,7 +75,7 @@ pub struct IssuedToken {
     /// The number of a user's token; absent for a register token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<i64>,
-    /// The token itself.
+    /// The value of the token.
     pub token: String,
     /// The time at which the token expires. A register token that an agent has used never expires.
     pub expires_at: Moment,
@@ -95,7 +95,7 @@ pub struct ClusterList {
 pub struct ClusterEntry {
     /// The ID of the cluster, such as `plain-dev`.
     pub id: String,
-    /// The name in `/tunnels/clusters/{identifier}/`.
+    /// The name of the cluster in paths `/tunnels/clusters/{identifier}/`.
     pub identifier: String,
     /// Who manages the cluster: `plain` for the gateway's users, or `bcs` for the platform.
     pub provider: String,
@@ -115,7 +115,7 @@ pub struct ClusterEntry {
     /// The register token of the cluster; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub register_token: Option<RegisterTokenEntry>,
-    /// The permissions that were granted. Super users and the creator have theirs without a grant.
+    /// The permissions that were granted to users. Super users and the creator have theirs without a grant.
     pub permissions: Vec<PermissionEntry>,
 }
 
@@ -127,7 +127,7 @@ pub struct BcsCluster {
     pub project_id: String,
     /// The ID of the cluster in the platform, such as `BCS-K8S-15091`.
     pub cluster_id: String,
-    /// `k8s`, `mesos` or `tke`.
+    /// The kind of the cluster: `k8s`, `mesos` or `tke`.
     #[serde(rename = "type")]
     pub kind: String,
 }
@@ -138,7 +138,7 @@ pub struct BcsCluster {
 pub struct RegisterTokenEntry {
     /// The time at which the token was created.
     pub created_at: Moment,
-    /// The time by which an agent has to use the token first.
+    /// The time by which an agent has to use the token for the first time.
     pub expires_at: Moment,
     /// The time at which an agent first used the token; after that, the token does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -159,12 +159,12 @@ pub struct PermissionEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewCluster {
-    /// `dev`, which becomes `plain-dev`; or, with a project, `BCS-K8S-15091`.
+    /// The ID of the cluster: `dev`, which becomes `plain-dev`; or, with a project, `BCS-K8S-15091`.
     pub id: String,
     /// The user who may manage the cluster, as if that user had created it.
     #[serde(default)]
     pub creator: Option<String>,
-    /// The project, if the platform manages the cluster.
+    /// The project to which the cluster belongs, if the platform manages the cluster.
     #[serde(default)]
     pub project_id: Option<String>,
     /// `k8s`, `mesos` or `tke`; used only with a project. Default: `k8s`.
@@ -172,11 +172,11 @@ pub struct NewCluster {
     pub kind: Option<String>,
 }
 
-/// The reply to a deletion.
+/// The reply to a request that deletes an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Removed {
-    /// The kind and name of what was deleted.
+    /// The kind and name of the object that was deleted.
     pub removed: String,
 }
 
