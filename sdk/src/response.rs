@@ -108,7 +108,7 @@ impl Response {
         self
     }
 
-    /// Adds an annotation for the audit log. In the key, all characters but letters, digits, `-`, `_` and `.` become
+    /// Adds an annotation for the audit log. Characters of the key other than letters, digits, `-`, `_` and `.` become
     /// `_`.
     pub fn audit(mut self, key: &str, value: impl Into<String>) -> Self {
         let key = key

@@ -195,8 +195,7 @@ impl Store {
         self.write(&self.path(Kind::Module, digest), &[bytes])
     }
 
-    /// Reads the signatures that were stored for a module of this reference. A damaged entry is removed and counts as
-    /// missing.
+    /// Reads the stored signatures of a module of this reference. A damaged entry is removed and counts as missing.
     pub(crate) fn material(&self, reference: &ModuleReference, module: Digest) -> Option<Material> {
         serde_json::from_slice(&self.sealed(Kind::Signature, name_with(reference, module))?).ok()
     }

@@ -62,8 +62,7 @@ pub struct Config {
     pub sandbox: SandboxConfig,
     pub plugin_http: OutboundConfig,
     pub namespaces: NamespacesConfig,
-    /// The Kubernetes cluster that the labels of namespaces, objects for plugins, and permissions of users are read
-    /// from.
+    /// The Kubernetes cluster with the labels of namespaces, the objects for plugins, and the permissions of users.
     pub cluster: Option<ClusterConfig>,
     /// For each host name of a webhook, the `host:port` to connect to.
     pub resolve: Vec<(String, String)>,
@@ -308,8 +307,7 @@ pub struct TracingConfig {
     pub protocol: TracingProtocol,
     /// The headers of each request to the collector. Their values are read from files again for each request.
     pub headers: Vec<(HeaderName, PathBuf)>,
-    /// The share of traces to sample. It applies only to traces that begin in this driver, because other traces come
-    /// with a decision.
+    /// The share of traces to sample, for traces that begin in this driver. Other traces come with a decision.
     pub sampling: Option<Share>,
     pub timeout: Option<Duration>,
     pub tls: ClientTls,

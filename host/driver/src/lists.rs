@@ -196,8 +196,7 @@ impl Lists {
         }
     }
 
-    /// Returns the request that would create an item's object; `None` if the object is gone, or no chain matches the
-    /// request.
+    /// Returns the request that would create an item's object; `None` if the object is gone or no chain matches.
     async fn request(&self, list: &OpenedList, item: &str) -> Result<Option<Box<Request>>, ReadError> {
         let OpenedList { route, headers } = list;
         let Some(object) = &route.object else {

@@ -36,8 +36,7 @@ impl FileNamespaces {
         FileValue::load([path.clone()], move || read(&path)).map(Self)
     }
 
-    /// Reloads the file of namespaces when it changes. Invalid content does not replace the previous one. Never
-    /// completes.
+    /// Reloads the file of namespaces when it changes, unless the new content is invalid. Never completes.
     pub(crate) async fn follow(self) {
         let report = |loaded: Result<&StaticNamespaces, &str>| {
             if let Err(mistakes) = loaded {

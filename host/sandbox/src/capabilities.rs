@@ -1,5 +1,4 @@
-//! The interfaces that plugins may import. Each capability is a module of this directory, and a row in the table of
-//! interfaces.
+//! The interfaces that plugins may import. Each capability is a Rust module, and a row in the table of interfaces.
 
 mod cluster;
 mod http;

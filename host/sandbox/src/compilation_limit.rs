@@ -36,8 +36,7 @@ impl CompilationLimit {
             .get_or_init(|| in_process.then(pool).flatten().map(Arc::new));
     }
 
-    /// Waits for a permit to compile. Returns `None` if requests are not served yet, because compilations are not
-    /// limited then.
+    /// Waits for a permit to compile; `None` if requests are not served yet, when compilations are not limited.
     pub(crate) async fn acquire(&self) -> Option<CompilationPermit> {
         let pool = self.begun.get()?.clone();
         let permit = self.permits.clone().acquire_owned().await.ok()?;

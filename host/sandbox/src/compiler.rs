@@ -150,7 +150,7 @@ fn limit(job: &Job) -> io::Result<()> {
             resource,
             Rlimit {
                 current: Some(most),
-                // At the soft limit, the kernel sends a signal. At the hard limit, one second later, it kills the
+                // At the soft limit, the kernel sends a signal. At the hard limit, a second later, it kills the
                 // process.
                 maximum: Some(most.saturating_add(1)),
             },
@@ -216,8 +216,7 @@ pub(crate) async fn compile_apart(
     }
 }
 
-/// Returns a compiler's standard error without the line about missing confinement, which is logged once per process
-/// instead.
+/// Returns a compiler's standard error without the line about missing confinement, which is logged once.
 fn without_notice(stderr_tail: &str) -> &str {
     static LOGGED: Once = Once::new();
     let Some(notice) = stderr_tail.strip_prefix(UNCONFINED) else {

@@ -120,8 +120,7 @@ enum Open {
 
 #[derive(Default)]
 struct Component {
-    /// For each component of the index space, the cost of instantiating it; `None` for imported components, whose cost
-    /// is unknown.
+    /// For each component of the index space, the cost of instantiating it; `None` (unknown) if it is imported.
     components: Vec<Option<Cost>>,
     cost: Cost,
 }

@@ -117,8 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// An environment variable that tells the test to run in this child process, because a confined process stays
-    /// confined.
+    /// Tells the test to run in this child process, because a confined process stays confined.
     const CHILD: &str = "ADMITTANCE_TEST_CONFINED";
     const NAME: &str = "confinement::tests::a_confined_process_cannot_open_files_or_sockets";
 

@@ -22,14 +22,12 @@ use crate::{
 /// The ticker sleeps after this many ticks without a running call, until the next call. A tick is 1 ms.
 const IDLE_TICKS: u32 = 200;
 
-/// The resources that the pool reserves for each concurrent call, so that a call that has a slot never finds the pool
-/// exhausted.
+/// What the pool reserves for each concurrent call, so that a call with a slot never finds the pool exhausted.
 pub(crate) mod per_call {
     /// The maximum number of core instances in a call. Toolchains produce a core module and two small ones that break
     /// import cycles, and Python's interpreter has more than a dozen. Reserving instances costs no memory.
     pub(crate) const CORE_INSTANCES: u32 = 64;
-    /// The maximum number of component instances in a call. Most calls need one; components that were linked from
-    /// several need a few.
+    /// The maximum number of component instances in a call. Most calls need one; linked components need a few.
     pub(crate) const COMPONENT_INSTANCES: u32 = 8;
     /// The maximum number of memories in a call. A component has one; a component that was linked from several has one
     /// of each. Reserving memories costs address space, but no memory.
@@ -60,8 +58,7 @@ pub struct Sandbox {
 
 pub(crate) struct Inner {
     pub(crate) engine: Engine,
-    /// Defines all functions that this host provides to plugins. For a plugin with denied imports, a copy defines these
-    /// too.
+    /// Defines all functions that plugins can call. A plugin's denied imports are added to a copy.
     pub(crate) linker: Linker<CallState>,
     pub(crate) config: SandboxConfig,
     pub(crate) calls: Arc<Semaphore>,
@@ -138,8 +135,7 @@ impl Sandbox {
 }
 
 impl Inner {
-    /// Keeps the ticker running until the returned guard is dropped. The guard must live as long as the guest that it
-    /// is for.
+    /// Keeps the ticker running until the returned guard is dropped, which must live as long as its guest.
     pub(crate) fn running(&self) -> TickerGuard {
         self.ticker.enter()
     }
@@ -172,13 +168,11 @@ fn pooling_config(sandbox: &SandboxConfig) -> Config {
         .table_elements(per_call::TABLE_ELEMENTS)
         // A memory may be one page larger than a plugin's limit, because snapshotting adds a page.
         .max_memory_size(sandbox.memory_limit_max.saturating_add(crate::store::PAGE))
-        // A free slot keeps its pages, so that the next call of the same plugin resets them instead of mapping them
-        // again.
+        // A free slot keeps its pages, which the next call of the same plugin resets instead of mapping them again.
         .max_unused_warm_slots(at_once)
         .linear_memory_keep_resident(resident.0)
         .table_keep_resident(resident.1)
-        // Only written pages are reset if the kernel can report them. Kernels before 6.7 cannot, so all pages are
-        // reset.
+        // Only written pages are reset. Kernels before 6.7 cannot report them, so these reset all pages.
         .pagemap_scan(Enabled::Auto);
 
     let mut config = compile_settings(Effort::Full);
@@ -195,8 +189,7 @@ pub(crate) enum Effort {
     Full,
 }
 
-/// Creates the settings of the compiler, in this process or in a compiler process. The same engine runs code of every
-/// effort.
+/// Creates the compiler's settings, also for a compiler process. The same engine runs code of every effort.
 pub(crate) fn compile_settings(effort: Effort) -> Config {
     let mut config = Config::new();
     config

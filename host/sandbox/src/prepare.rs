@@ -199,8 +199,7 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
                 result = work() => result,
             }
         });
-        // A compilation in this process continues even if its result is not needed, and the runtime must not wait for
-        // it.
+        // A compilation in this process goes on even if it is not needed, and the runtime must not wait for it.
         runtime.shutdown_background();
         result
     })

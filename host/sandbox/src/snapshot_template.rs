@@ -47,8 +47,7 @@ impl SnapshotTemplate {
         Ok(Self { bytes, memory_data })
     }
 
-    /// Replaces the fillers in the compiled form with the snapshot's data; `None` if a filler does not occur exactly
-    /// once.
+    /// Puts the snapshot's data in place of the fillers; returns `None` if a filler does not occur exactly once.
     pub(crate) fn fill(&self, compiled: &[u8]) -> Option<Vec<u8>> {
         let mut filled = compiled.to_vec();
         for MemoryData { data, filler } in &self.memory_data {

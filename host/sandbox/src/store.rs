@@ -178,8 +178,7 @@ impl CallState {
     /// Gives the guest its grants, after `configure` and before `admit` in the same instance.
     pub(crate) fn grant(&mut self) {
         self.preparing = false;
-        // The WASI context is created again when it is used, with the granted environment. Open streams stay as they
-        // are.
+        // The WASI context is created again when needed, with the granted environment. Open streams stay as they are.
         self.wasi = None;
     }
 

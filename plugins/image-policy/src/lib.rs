@@ -138,8 +138,7 @@ impl ImagePolicy {
         self.allowed.is_some() || !self.refused.is_empty() || self.refuse_latest || self.require_digest
     }
 
-    /// Checks an image. If it breaks a rule, adds a violation to the list; otherwise, adds the rewritten image to the
-    /// patch if it differs.
+    /// Checks an image. Adds a violation to the list, or else the rewritten image to the patch if it differs.
     fn judge(
         &self,
         image: &Image<'_>,

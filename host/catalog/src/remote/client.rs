@@ -17,8 +17,7 @@ use crate::{Error, NetworkConfig, OnProgress};
 pub(super) struct Network {
     pub(super) client: HttpClient,
     pub(super) config: NetworkConfig,
-    /// The `Authorization` headers of earlier requests, by registry, repository and access, until a registry rejects
-    /// them.
+    /// The `Authorization` headers of earlier requests, by registry, repository and access, until they are rejected.
     pub(super) authorizations: Mutex<HashMap<(String, String, Access), HeaderValue>>,
     /// For each registry that may be used without TLS, the scheme that it was found to use: `http` or `https`.
     pub(super) schemes: Mutex<HashMap<String, &'static str>>,

@@ -18,8 +18,7 @@ const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
 const DOCKER_HUB_LOGIN: &str = "https://index.docker.io/v1/";
 
 impl Network {
-    /// Reads a repository's credentials from Docker's configuration, for each request, because helpers return
-    /// short-lived ones.
+    /// Reads a repository's credentials from Docker's configuration each time, because helpers return short-lived ones.
     pub(super) async fn credential(
         &self,
         artifact: &OciReference,

@@ -64,8 +64,7 @@ impl Fetch<'_> {
             };
             let digest = Digest::of(&received.bytes);
             if is_resumed && download.digest.is_some_and(|expected| expected != digest) {
-                // The resumed download has a wrong digest, because the partial download was damaged or of another
-                // version.
+                // The digest of the resumed download is wrong: the partial download was damaged or of another version.
                 received.restart(None).await;
                 continue;
             }
@@ -225,8 +224,7 @@ impl Download<'_> {
     }
 }
 
-/// The bytes of a module received so far. With a store, they are written to a file too, so that a later start can
-/// resume.
+/// The bytes of a module received so far. With a store, a file contains them too, so that a later start can resume.
 #[derive(Default)]
 struct Received {
     bytes: Vec<u8>,

@@ -228,8 +228,7 @@ fn upload_url(response: &ClientResponse, place: &str) -> Result<Url, Error> {
 }
 
 impl Component {
-    /// Reads the imports and exports of a component without validating it. For other bytes, the error tells what they
-    /// are.
+    /// Reads the imports and exports of an unvalidated component. For other bytes, the error tells what they are.
     fn read(bytes: &[u8]) -> Result<Self, String> {
         let mut component = Self::default();
         let mut depth = 0_usize;

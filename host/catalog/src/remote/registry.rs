@@ -57,8 +57,7 @@ impl Version {
 }
 
 impl Repository<'_> {
-    /// Fetches a manifest, and checks it against a digest in `version`; returns `None` if the registry does not have
-    /// it.
+    /// Fetches a manifest, and checks it if `version` is a digest; returns `None` if the registry does not have it.
     pub(super) async fn manifest(&self, version: &Version) -> Result<Option<Bytes>, Error> {
         let place = self.place(version);
         let path = format!("manifests/{version}");

@@ -129,8 +129,7 @@ pub struct Keyless {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certified {
     pub certificate: SigningCertificate,
-    /// The trust root that verifies the signature's log entry. The certificate must have been valid at the entry's
-    /// time.
+    /// The trust root for the signature's log entry, at whose time the certificate must have been valid.
     pub trust_root: Option<TrustRoot>,
     /// Whether a signature without a log entry is refused.
     pub must_be_logged: bool,

@@ -71,8 +71,7 @@ impl FrontConfig for ReviewsConfig {
 
     fn default_limits(&self) -> Limits {
         Limits {
-            // After a terminating Pod was removed from the endpoints of its Service, the nodes learn of it with a
-            // delay.
+            // When a terminating Pod is removed from the endpoints of its Service, nodes learn of it with a delay.
             shutdown_delay: Duration::from_secs(5),
             ..Limits::default()
         }

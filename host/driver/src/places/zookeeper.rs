@@ -15,8 +15,7 @@ const DEFAULT_PATH: &str = "/blueking/admissionwebhook";
 /// The definitions in ZooKeeper nodes of the cluster, BCS's `admissionwebhooks`. All drivers of the cluster share them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZooKeeperNodes {
-    /// The ZooKeeper node whose children each hold the definitions of a namespace. Default:
-    /// `/blueking/admissionwebhook`.
+    /// The ZooKeeper node that has a child for each namespace. Default: `/blueking/admissionwebhook`.
     pub path: NodePath,
 }
 

@@ -79,8 +79,7 @@ pub(crate) fn application(name: &str) -> String {
 
 pub(crate) struct Setup {
     pub(crate) config: Config,
-    /// Whether the driver serves on the test's own thread, so that its metrics and log contain nothing from other
-    /// tests.
+    /// Whether the driver serves on the test's thread, so that its metrics and log contain nothing of other tests.
     is_on_this_thread: bool,
 }
 
@@ -175,8 +174,7 @@ impl Setup {
         self
     }
 
-    /// Makes the driver read definitions from the subdirectory `chains` of this directory, and keep a history in
-    /// `history`.
+    /// Makes the driver read definitions from `chains` in this directory, and keep its history in `history` there.
     pub(crate) fn steered(mut self, directory: &Path) -> Self {
         std::fs::create_dir_all(directory.join("chains")).unwrap();
         self.config.definitions = vec![Arc::new(Files(directory.join("chains")))];

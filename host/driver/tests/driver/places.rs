@@ -1,5 +1,4 @@
-//! Tests the limits on each client: its slots for connections, requests, watches and tunnels, its memory, and its
-//! timeouts.
+//! Tests the limits per client: its slots for connections, requests, watches and tunnels, memory, and timeouts.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},

@@ -464,8 +464,7 @@ async fn accepted_clients_change_when_the_client_ca_changes() {
 
     let mut before = Open::new(&driver, leaving.clone()).await.unwrap();
     let again = Open::new(&driver, leaving.clone()).await.unwrap();
-    // A resumed session presents no certificate, so it must end when the driver no longer trusts the certificate's
-    // authority.
+    // A resumed session presents no certificate, so it must end when its authority is no longer trusted.
     assert_eq!(again.kind, Some(HandshakeKind::Resumed));
     assert!(Open::new(&driver, coming.clone()).await.is_none());
 

@@ -126,8 +126,7 @@ async fn requests_go_to_the_master_of_the_discovered_schedulers() {
     assert_eq!(ask(&driver).await.2, "first");
     first.withdraw().await;
     until("the new master", async || ask(&driver).await.2 == "second").await;
-    // The driver and the test are notified of the change independently, so the test waits until it sees the change
-    // itself.
+    // The driver may notice the change before the test does, so the test waits until it sees it itself.
     count(&mut members, 1).await;
 
     let shown = driver.status().await;

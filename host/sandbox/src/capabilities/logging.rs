@@ -11,8 +11,7 @@ use crate::{LogLimits, contract::bindings::wasi::logging::logging, store::CallSt
 
 pub(crate) const TARGET: &str = "admittance::plugin";
 
-/// The number of bytes at the end of a plugin's standard error that are kept, because they may be the message of a
-/// panic.
+/// The number of bytes kept of the end of standard error, which may be the message of a plugin's panic.
 const TAIL: usize = 4 << 10;
 
 /// The maximum length of a line of a standard stream, in bytes; longer lines are split.
@@ -128,8 +127,7 @@ impl CallLog {
         }
     }
 
-    /// Logs an HTTP request that the host sent for the plugin, without the query of its URL, and the status of the
-    /// response.
+    /// Logs an HTTP request that the host sent for the plugin, with its URL up to the query, and the response's status.
     pub(crate) fn sent(&self, request: &str, status: Result<u16, &HttpError>) {
         let mut lines = self.lines();
         if lines.is_closed {
@@ -206,8 +204,7 @@ impl Lines {
         let size = context.len() + message.len();
         if self.left.lines == 0 || self.left.bytes < size {
             self.dropped += 1;
-            // After a line that does not fit, all further lines are dropped, even if a shorter one would fit, so that
-            // the log has no gaps.
+            // After a line that does not fit, even shorter lines are dropped, so that the log has no gaps.
             self.left.lines = 0;
             return;
         }

@@ -1,5 +1,4 @@
-//! Estimates the cost of compiling functions. It grows with the number of values that are needed in more than one
-//! block.
+//! Estimates the cost of compiling functions, which grows with the number of values that several blocks need.
 
 use wasmparser::{BlockType, FunctionBody, Operator};
 

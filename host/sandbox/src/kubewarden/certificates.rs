@@ -150,8 +150,7 @@ struct Steps {
 }
 
 impl Steps {
-    /// Counts a check. Returns false if the verification must stop, because no check is left or the deadline has
-    /// passed.
+    /// Counts a check. Returns false if no check is left or the deadline has passed, so that verification stops.
     fn take(&self) -> bool {
         let fewer = |left: u32| left.checked_sub(1).filter(|_| !self.deadline.has_passed());
         self.left

@@ -5,8 +5,7 @@ use serde_json::Value;
 /// The maximum number of conditions in a selector, and of masks in a query.
 const FIELDS: usize = 64;
 
-/// Conditions on an object, such as `metadata.name=a,spec.nodeName!=b`. Strings, numbers and booleans are compared as
-/// text.
+/// Conditions such as `metadata.name=a,spec.nodeName!=b`. Strings, numbers and booleans are compared as text.
 pub(super) struct FieldSelector(Vec<(String, bool, String)>);
 
 impl FieldSelector {

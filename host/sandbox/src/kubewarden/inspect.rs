@@ -39,8 +39,7 @@ impl Preparation {
         })
     }
 
-    /// Returns the modules that a policy imports, and in addition each imported function that always fails the policy's
-    /// call.
+    /// Returns the modules that a policy imports, and each imported function that always fails the policy's call.
     fn imports(&self, module: &Module) -> wasmtime::Result<Vec<ModuleImport>> {
         let mut provided = Linker::new(module.engine());
         provide(&mut provided)?;

@@ -163,8 +163,7 @@ impl Section {
                  again with the mode that it is built for"
                     .to_owned(),
             )),
-            // The metadata decides, because the SDK of WASI policies may import functions of `wapc` without calling
-            // them.
+            // The metadata decides: the SDK of WASI policies may import functions of `wapc` without calling them.
             (ExecutionMode::Wasi, _) => Ok(Mode::Program),
             (ExecutionMode::Opa | ExecutionMode::Gatekeeper, _) => Err(Error::Policy(
                 "it is Rego that was compiled to WebAssembly (`executionMode: opa` or `gatekeeper`), which this host \

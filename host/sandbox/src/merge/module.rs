@@ -305,8 +305,7 @@ struct Sections<'a> {
 }
 
 impl<'a> Sections<'a> {
-    /// Adds an original module, without imports that an earlier module has added, and without unreachable functions'
-    /// code.
+    /// Adds an original module, but no imports that an earlier module has added, and no unreachable functions.
     fn add(
         &mut self,
         renumbered: &mut Renumbered<'a>,

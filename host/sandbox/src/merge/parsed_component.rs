@@ -84,8 +84,7 @@ impl<'a> ParsedComponent<'a> {
             }
             Payload::ComponentTypeSection(section) => {
                 for ty in section {
-                    // A resource with a destructor refers to a core function, but references in types are not
-                    // renumbered.
+                    // A resource's destructor is a core function, and references in types are not renumbered.
                     if let ComponentType::Resource { dtor: Some(_), .. } = ty.ok()? {
                         return None;
                     }

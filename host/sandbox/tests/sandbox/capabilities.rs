@@ -34,8 +34,7 @@ fn get() -> String {
 
 /// Returns a guest that reads the Node `a`, and denies with the text of the object or of the error.
 fn reader() -> Guest {
-    // In a `result<option<json>, error>`, the texts of object and error have the same offset, because both follow a
-    // tag.
+    // In a `result<option<json>, error>`, the texts of object and error both follow a tag, at the same offset.
     let deny = format!(
         "(i32.store8 (i32.const {verdict}) (i32.const 3))
          (i32.store (i32.const {message}) (i32.load (i32.const {text})))

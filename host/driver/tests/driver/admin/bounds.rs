@@ -217,8 +217,7 @@ async fn probes_are_answered_even_beyond_the_connection_limit_of_an_address() {
     .await;
 }
 
-/// Clients choose the uids of requests, so many requests may share one. Their decisions are listed in pages, newest
-/// first.
+/// Clients choose uids, so many requests may share one. Their decisions are listed in pages, the newest first.
 #[tokio::test]
 async fn decisions_with_one_uid_are_read_page_by_page() {
     let rules = vec![Rule::for_operations([Operation::Create])];

@@ -1,5 +1,4 @@
-//! Tests how bodies of requests reach the scheduler: streamed if no chain needs them, and otherwise read within the
-//! limits.
+//! Tests how request bodies reach the scheduler: streamed if no chain needs them, else read within the limits.
 
 use std::time::Duration;
 

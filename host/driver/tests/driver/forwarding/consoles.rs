@@ -147,8 +147,7 @@ async fn invalid_and_unreachable_hosts_of_consoles_are_refused() {
         console.hosts = Some(vec!["127.0.0.0/24".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]);
     }))
     .await;
-    // (source of the expectation, query, whether it is the handshake of a WebSocket, expected status, part of the
-    // expected reply)
+    // (source of the expectation, query, whether it is a WebSocket's handshake, expected status, part of the reply)
     for (source, query, upgrade, status, expected) in [
         ("1.3 no host_ip", "", false, 400, "param host_ip must not be empty"),
         ("here alone: a name", "?host_ip=localhost", false, 400, "param host_ip must be an IP address"),

@@ -139,8 +139,7 @@ async fn invalid_utf8_is_refused_and_every_reply_is_json() {
     }
     assert!(scene.received().is_empty());
     for accept in ["application/xml", "text/html", "*/*", ""] {
-        // The first request is refused by a filter and the second by the handler. The third is answered by the
-        // scheduler.
+        // A filter refuses the first request, and the handler the second. The scheduler answers the third.
         for (path, body, status, expected) in [
             ("/namespaces/n/applications", "null", 400, "1405010"),
             ("/namespaces/n/configmaps", "{}", 200, "1405008"),

@@ -155,8 +155,7 @@ async fn drivers_are_discovered_through_zookeeper() {
         service: Some(ensemble_config(server.address())),
     };
     let gateway = setup.start().await;
-    // The gateway answers the first request after it has read the nodes in ZooKeeper, where no driver is registered
-    // yet.
+    // The gateway answers after it has read the nodes in ZooKeeper, where no driver is registered yet.
     let (code, message) = reply(&gateway, "BCS-1").await;
     assert_eq!(
         (code, message.as_str()),

@@ -310,8 +310,7 @@ async fn only_consoles_on_hosts_of_the_cluster_are_reached() {
             assert_eq!(received, at_driver, "{path}");
         }
     }
-    // The cluster may be named in the query only in requests for consoles, because clients of other routes can send the
-    // header.
+    // Only requests for consoles may name the cluster in the query, because other clients can send the header.
     let path = format!("{OUTER}/namespaces/n/applications?cluster_id={CLUSTER}");
     let (_, body) = envelope(
         gateway
