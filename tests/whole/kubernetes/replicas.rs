@@ -3,7 +3,7 @@
 mod balancer;
 mod under_load;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -41,10 +41,13 @@ fn renewed(lease: &Value) -> Timestamp {
 /// - A killed replica leaves a Lease that expires.
 ///
 /// A slow replica may report that it serves a target after the next target is published, because the leader waits only
-/// until the replica has prepared the next target.
+/// until the replica has prepared the next target. A replica that was late counts once it has renewed its Lease with
+/// the target, because the leader sees a Lease a moment after it is written.
 fn check_order(setting: &Setting) -> usize {
     let mut targets: Vec<Option<String>> = Vec::new();
     let mut replicas: BTreeMap<String, Value> = BTreeMap::new();
+    // The replicas whose last two reports name the same served table.
+    let mut settled: BTreeSet<String> = BTreeSet::new();
     // Which of the published `targets` each replica serves, as an index.
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     let mut late: BTreeMap<String, usize> = BTreeMap::new();
@@ -56,7 +59,9 @@ fn check_order(setting: &Setting) -> usize {
             if now != target {
                 let (before, new) = (target.as_deref(), now.as_deref());
                 let counts = replicas
-                    .values()
+                    .iter()
+                    .filter(|(name, _)| settled.contains(*name))
+                    .map(|(_, lease)| lease)
                     .filter(|lease| before.is_some() && annotation(lease, "live") == before);
                 // The leader's own Lease is not checked: the leader uses its report before it writes it there.
                 let leader = &lease["spec"]["holderIdentity"];
@@ -76,6 +81,7 @@ fn check_order(setting: &Setting) -> usize {
         }
         if kind == "DELETED" {
             replicas.remove(&name);
+            settled.remove(&name);
             places.remove(&name);
             continue;
         }
@@ -104,6 +110,11 @@ fn check_order(setting: &Setting) -> usize {
                 *renewals <= RENEWALS,
                 "{name} has {target:?} and does not serve it"
             );
+        }
+        if before == live {
+            settled.insert(name.clone());
+        } else {
+            settled.remove(&name);
         }
         replicas.insert(name, lease);
     }
