@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// Tells the test to run in this child process, because a confined process stays confined.
+    /// The environment variable of the child process in which the test runs, because a process stays confined.
     const CHILD: &str = "ADMITTANCE_TEST_CONFINED";
     const NAME: &str = "confinement::tests::a_confined_process_cannot_open_files_or_sockets";
 
