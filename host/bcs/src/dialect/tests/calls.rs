@@ -50,7 +50,8 @@ fn messages_are_translated_for_the_scheduler() {
             "Status": "", "Message": "", "CompleteTime": 0, "CreateTime": 0,
         })
     };
-    // (source of the expectation, path, type and data of the client's message, expected target and message at the scheduler)
+    // (source of the expectation, path, type and data of the client's message, expected target and message at the
+    // scheduler)
     for (source, path, kind, data, target, expected) in [
         ("6 documented pair", application, "signal", json!({"processname": "myprocess", "signal": 12}), "POST /v1/apps/test/a/message", message(2, "Sig", json!({"Signal": 12, "ProcessName": "myprocess"}))),
         ("1.3 to a taskgroup", taskgroup, "signal", json!({"signal": 9}), "POST /v1/apps/test/a/message/t", message(2, "Sig", json!({"Signal": 9, "ProcessName": ""}))),

@@ -237,8 +237,8 @@ fn a_process_is_forwarded_with_all_its_fields() {
 #[rustfmt::skip]
 fn the_scheduler_gets_defaults_and_derived_values() {
     let container = "/spec/template/spec/containers/0";
-    // (source of the expectation, kind, path in the object, the value to set there or `None` to remove it, path in the request
-    // to the scheduler, expected value there)
+    // (source of the expectation, kind, path in the object, the value to set there or `None` to remove it, path in the
+    // request to the scheduler, expected value there)
     for (source, kind, place, value, sent_place, expected) in [
         ("1.5 empty namespace", "application", "/metadata/namespace", None, "/RunAs", json!("defaultGroup")),
         ("1.5 empty namespace", "process", "/metadata/namespace", Some(json!("")), "/RunAs", json!("defaultGroup")),
