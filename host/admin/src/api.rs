@@ -56,8 +56,8 @@ pub struct ListedRevision {
     /// The revision without its definitions.
     #[serde(flatten)]
     pub revision: Revision,
-    /// The changes of this revision: the names of definitions, and of stages whose module changed, such as `added
-    /// AdmissionChain/a`, `AdmissionChain/b`, `removed AdmissionChain/c`. Empty for the oldest revision.
+    /// The definitions that this revision changed, such as `added AdmissionChain/a`, `AdmissionChain/b` or `removed
+    /// AdmissionChain/c`, and the stages whose module it changed. Empty for the oldest revision.
     pub changed: Vec<String>,
 }
 

@@ -78,7 +78,7 @@ impl AdminConfig {
         Ok(self)
     }
 
-    /// Returns why the API and the console refuse every client: their address is public, without authentication.
+    /// Returns why the API and the console refuse every client, if they do: on a public address without authentication.
     pub fn refusal(&self) -> Option<impl fmt::Display + use<>> {
         let has_clients = self.tls.as_ref().is_some_and(|tls| !tls.clients.is_empty());
         let is_closed = self.tokens.is_empty() && !has_clients && !is_loopback(self.address);

@@ -31,7 +31,7 @@ const CONNECTIONS: u32 = 4;
 
 const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// When the database is too large, the oldest decisions are deleted: one of `REMOVED_ONE_IN` decisions at a time.
+/// When the database is too large, `1 / REMOVED_ONE_IN` of the decisions is deleted at a time, the oldest ones.
 const REMOVED_ONE_IN: i64 = 10;
 
 /// The maximum number of values that are bound to one SQL statement. SQLite allows 32,766.
@@ -146,7 +146,7 @@ impl DecisionDatabase {
         let is_passage = filter.chain.is_some() || filter.stage.is_some();
         let mut select = QueryBuilder::<Sqlite>::new("SELECT d.record FROM ");
         if is_passage {
-            // `CROSS JOIN` makes SQLite read the passages first, which have fewer matching rows and are sorted by id.
+            // `CROSS JOIN` makes SQLite read `admittance_passages` first: it has fewer matching rows, sorted by id.
             select.push(
                 "admittance_passages p CROSS JOIN admittance_decisions d ON d.id = p.id WHERE p.chain = ",
             );
@@ -305,8 +305,8 @@ impl DecisionSink for DecisionDatabase {
     }
 }
 
-/// Returns the chains and stages that a decision passed, each pair with the decision's id. In further pairs, an empty
-/// name stands for any chain or any stage.
+/// Returns the rows of a decision in `admittance_passages`, by which a filter for a chain or stage finds it: the chain,
+/// the stage and the id. An empty name stands for any chain or stage.
 fn passages_of(decision: &DecisionRecord) -> Vec<(&str, &str, u64)> {
     let mut passages = Vec::new();
     for row in &decision.stages {

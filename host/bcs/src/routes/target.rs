@@ -147,7 +147,7 @@ impl Source {
         })
     }
 
-    /// Returns the name of a value in messages to the client.
+    /// Returns the name that messages to the client use for this value.
     fn what(&self) -> &'static str {
         match self {
             Self::Literal(name) | Self::Parameter(name) | Self::Integer(name) | Self::Query(name) => name,

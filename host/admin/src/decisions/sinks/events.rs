@@ -171,7 +171,7 @@ struct EventRate {
     interval: Duration,
 }
 
-/// The number of Events that were allowed at the time `at`.
+/// The number of Events that a rate limit still allowed at the time `at`.
 struct RemainingEvents {
     left: f64,
     at: Instant,
