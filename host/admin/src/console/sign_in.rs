@@ -120,7 +120,7 @@ pub(super) fn required(head: &Parts, why: SignInReason) -> Response {
         http::Method::GET => head.uri.path_and_query().map_or("", |next| next.as_str()),
         _ => "",
     };
-    // The cookie is kept, because a script may have sent this request: the next page still shows why the session ended.
+    // The cookie is not deleted: if a script sent this request, the next page can tell the user why the session ended.
     unauthorized(why, next)
 }
 

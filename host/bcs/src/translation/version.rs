@@ -82,7 +82,7 @@ pub(super) fn version(kind: Kind, object: View<'_>) -> Result<Map<String, Value>
             kind => kind.as_str(),
         },
     }));
-    // Of other kinds, the scheduler gets the whole object too, so their unknown fields need no copy.
+    // For kinds other than a daemonset, the scheduler gets the whole object as well, so unknown fields are not copied.
     if kind == Kind::Daemonset {
         keep_others(object.at("spec"), &DAEMONSET_SPEC, &mut version, &["raw_json"]);
         keep_others(pod, &POD_SPEC, &mut version, &["raw_json"]);

@@ -109,7 +109,7 @@ fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns whether an open file is still the file at this path.
+/// Returns whether this path leads to the open file. If log rotation has renamed the file, it does not.
 fn is_at(path: &Path, file: &File) -> bool {
     let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
     match (path.metadata(), file.metadata()) {

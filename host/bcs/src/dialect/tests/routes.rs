@@ -149,7 +149,7 @@ fn the_head_of_a_request_without_a_body_determines_how_it_is_forwarded() {
         let head = head(method, &path, &[]);
         let got = describe(forwarding(&head, None).unwrap());
         assert_eq!(got, expected, "{source}: {method} {path}");
-        // The request to the scheduler is the same if the body has been read.
+        // If the body is read before, the request to the scheduler is the same.
         assert_eq!(describe(translate(&head, &Bytes::from("{}"))), expected, "{source}: {method} {path}");
     }
 }

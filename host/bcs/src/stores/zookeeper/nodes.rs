@@ -213,7 +213,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Returns the names of a node's children. Unless they are watched already, also watches them and returns the watch.
+/// Returns the names of a node's children and, if they are not watched yet, a watch of them.
 async fn children(
     client: &Client,
     path: &str,
@@ -226,7 +226,7 @@ async fn children(
     Ok((names, Some(watch)))
 }
 
-/// Returns the data of a node. Unless it is watched already, also watches it and returns the watch.
+/// Returns the data of a node and, if it is not watched yet, a watch of it.
 async fn data(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<u8>, Option<NodeWatch>), Error> {
     if is_watched {
         return Ok((client.get_data(path).await?.0, None));
@@ -235,7 +235,7 @@ async fn data(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<u8>,
     Ok((data, Some(watch)))
 }
 
-/// Returns whether a node exists. Unless its existence is watched already, also watches it and returns the watch.
+/// Returns whether a node exists and, if its existence is not watched yet, a watch of it.
 async fn existence(
     client: &Client,
     path: &str,
