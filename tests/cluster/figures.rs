@@ -27,7 +27,7 @@ const WARM_UP: usize = 50;
 /// How many clients create objects at the same time.
 const AT_ONCE: usize = 8;
 
-/// All figures, which are printed at the end.
+/// All measurements of the program, which it prints at the end.
 #[derive(Debug)]
 pub(crate) struct Figures {
     rows: Vec<Row>,

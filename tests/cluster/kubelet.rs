@@ -23,7 +23,7 @@ pub(crate) struct Kubelet {
 impl Kubelet {
     pub(crate) async fn start() -> Self {
         let key = KeyPair::generate().unwrap();
-        // By default, the API server does not verify a kubelet's certificate.
+        // The certificate can be self-signed: by default, the API server does not verify that of a kubelet.
         let certificate = CertificateParams::new(["node".to_owned()])
             .unwrap()
             .self_signed(&key)

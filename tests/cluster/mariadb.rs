@@ -1,4 +1,4 @@
-//! Starts Debian's MariaDB server, without its service.
+//! Starts MariaDB as Debian packages it, as a process instead of as a service.
 
 use std::{
     env, fs,
@@ -26,7 +26,7 @@ pub(crate) struct MariaDb {
 }
 
 impl MariaDb {
-    /// Starts a server that keeps its files in this directory.
+    /// Starts a MariaDB server that keeps its data in this directory.
     pub(crate) async fn start(directory: &Path) -> Result<Self, Error> {
         let installed = Command::new("mariadb-install-db")
             .args(["--no-defaults", "--user=root", "--skip-test-db"])
@@ -66,7 +66,7 @@ impl MariaDb {
         self.process.kill().await
     }
 
-    /// Restarts the server on the same port with the same data.
+    /// Starts a MariaDB server that was stopped, on the same port and with the same data.
     pub(crate) async fn start_again(&mut self) -> Result<(), Error> {
         self.process = started(&self.directory, self.address).await?;
         Ok(())

@@ -1,4 +1,4 @@
-//! Webhook configurations for the API server.
+//! The webhook configurations that the scenarios register at the API server.
 
 use serde_json::{Value, json};
 

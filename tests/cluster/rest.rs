@@ -1,4 +1,4 @@
-//! Accesses the API directly, where kubectl is too slow or hides details.
+//! Accesses the Kubernetes API without kubectl, which is slower and hides details.
 
 use admittance_tests::{Client, Error, Reply};
 use http::{Method, Request};

@@ -52,7 +52,7 @@ macro_rules! scenarios {
     };
 }
 
-/// All scenarios, simplest first.
+/// All scenarios in the order in which they run. The simplest come first.
 pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
     bare:
         pods_are_stored_unchanged,

@@ -330,7 +330,7 @@ impl Scene {
         self.with(&["create", "-f", "-"], object).await
     }
 
-    /// Runs kubectl with an object on its standard input.
+    /// Runs kubectl with this object on its standard input, from which `-f -` reads.
     pub(crate) async fn with(&self, arguments: &[&str], object: &Value) -> KubectlOutput {
         let arguments: Vec<_> = arguments.iter().copied().chain(self.here(object)).collect();
         self.kubectl

@@ -49,12 +49,12 @@ fn pod() -> serde_json::Value {
     })
 }
 
-/// Returns an HTTP request with the AdmissionReview for a created Pod.
+/// Returns the HTTP request that reviews the creation of the Pod.
 fn review() -> Vec<u8> {
     exchange::post("/admit", &review_of_pod(&pod()))
 }
 
-/// Returns an HTTP request that creates a Pod through the proxy.
+/// Returns the HTTP request that creates the Pod through the proxy.
 fn creation() -> Vec<u8> {
     exchange::post("/api/v1/pods", &pod().to_string())
 }

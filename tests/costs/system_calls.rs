@@ -34,7 +34,7 @@ fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]
     wrapper.push(trace.clone().into_os_string());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let serve = Serve::new(config).unwrap().store(directory.join("store"));
-    // The access log is off, as in the benchmarks.
+    // The program writes no access log, because it writes none in the benchmarks.
     let serve = serve.arguments(["--log", "error,admittance=info,admittance::access=off"]);
     let program = runtime.block_on(serve.through_wrapper(wrapper).start()).unwrap();
     let address = program.url("").trim_start_matches("http://").parse().unwrap();

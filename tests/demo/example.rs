@@ -18,7 +18,7 @@ pub(crate) struct Api {
     pub(crate) change: &'static str,
 }
 
-/// A request for users to try.
+/// An example request, which the demo suggests to its users.
 pub(crate) struct Example {
     pub(crate) title: &'static str,
     method: Method,

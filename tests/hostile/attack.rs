@@ -64,7 +64,7 @@ pub(crate) enum Server {
     OfPlugin,
 }
 
-/// A request that a client never completes.
+/// How far a client sends a request that it never completes.
 #[derive(Clone, Copy)]
 pub(crate) enum Unfinished {
     /// No chain matches the request, so the program forwards its body as it arrives. The client sends one byte of it.
@@ -215,7 +215,7 @@ const WRITING: &str = r#"cel:
                 [JSONPatch{op: 'add', path: '/spec/a', value:
                 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15].map(i, variables.texts)}]"#;
 
-/// Returns a sign-in form of 8 MB.
+/// Returns a request to sign in to the console, whose form has 8 MB.
 fn sign_in() -> Call {
     Call {
         method: Method::POST,

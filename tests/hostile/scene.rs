@@ -68,7 +68,7 @@ pub(crate) struct Scene {
     program: Admittance,
     attackers: Handle,
     admin: String,
-    /// The base path of the API that well-behaved clients use.
+    /// The base path of the driver's API, which well-behaved clients use.
     api: &'static str,
     is_of_admin: bool,
     _upstream: Option<Upstream>,

@@ -55,7 +55,7 @@ impl Scene {
     }
 }
 
-/// Starts a gateway, and waits until it has read its database.
+/// Starts a gateway with accounts, and waits until it has read its database.
 async fn serve(directory: &TempDir) -> Admittance {
     let config = directory.path().join("admittance.yaml");
     let program = Serve::new(config).unwrap().store(store()).start().await.unwrap();
@@ -445,7 +445,7 @@ async fn a_lost_encryption_key_is_reported_and_never_replaced() {
     }
     assert!(!key.exists() && refused.code != Some(0));
 
-    // The user restores the key, as the message advises.
+    // The user restores the file with the key, as the error message advises.
     write_key(&scene.directory, 'A');
     scene.program = serve(&scene.directory).await;
     let finished = scene.run_command(&["clusters", "reencrypt"]).await;

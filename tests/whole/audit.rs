@@ -272,7 +272,7 @@ async fn an_audit_compares_new_chains_with_current_chains() {
         ]
     );
     assert_eq!(report["findings"][0]["before"]["verdict"], "would-be-denied");
-    // The new chains allow everything that the old ones allow.
+    // Each object that the old chains allow is allowed by the new chains.
     write(
         &directory,
         "new.yaml",
@@ -478,7 +478,7 @@ async fn an_audit_makes_lookups_as_the_given_user() {
     assert_eq!(names, ["by-namespace", "by-plugin"]);
 }
 
-/// Returns a chain, in the form in which the API server stores it, that denies Pods without this label.
+/// Returns a chain that denies Pods without this label, with the fields that the API server adds when it stores it.
 fn labelled(name: &str, label: &str) -> Value {
     json!({
         "apiVersion": "admittance.dev/v1alpha1",

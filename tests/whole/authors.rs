@@ -27,7 +27,7 @@ fn command(directory: &Path, arguments: &[&str]) -> Command {
         .args(arguments)
         .current_dir(directory)
         .env("ADMITTANCE_STORE", store())
-        // The dependencies of the SDK were downloaded when this workspace was built.
+        // Cargo needs no network: the dependencies of the SDK were downloaded when this workspace was built.
         .env("CARGO_NET_OFFLINE", "true");
     command
 }
@@ -90,7 +90,7 @@ async fn a_new_project_passes_its_tests() {
     let case = both.find("ok    a Pod without the label is refused").unwrap();
     assert!(case < both.find("cargo test").unwrap(), "{both}");
 
-    // The files of a new project are accepted not only by `test`, but by `check` and `run` too.
+    // `check` and `run` accept the files of a new project, which `test` has accepted.
     for arguments in [&["check", "chain.yaml"][..], &["run", "chain.yaml", "pod.yaml"]] {
         let pod = "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: b, labels: {team: shop}}}";
         fs::write(directory.join("pod.yaml"), pod).unwrap();
@@ -293,7 +293,7 @@ async fn dev_reloads_a_changed_plugin() {
     let code = directory.join("src/lib.rs");
     let text = fs::read_to_string(&code).unwrap();
     replace(&code, text.replace("is missing; add it", "is absent; add it")).unwrap();
-    // `dev` serves the plugin even while its tests fail.
+    // Even if the plugin's tests fail, `dev` serves the plugin.
     until("failed").await;
     let deadline = Instant::now() + Duration::from_secs(60);
     while !message().await.ends_with("`team` is absent; add it") {

@@ -1,4 +1,4 @@
-//! The BCS driver between a client and the scheduler.
+//! Tests the BCS driver between a client and the scheduler.
 
 use http::{Method, Request};
 use serde_json::{Value, json};

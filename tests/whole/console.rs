@@ -67,7 +67,7 @@ impl Server {
         self.review("/admit", &pod(uid, namespace, name, image)).await;
     }
 
-    /// Sends reviews of three Pods: one is changed, one denied and one allowed.
+    /// Sends AdmissionReviews of three Pods to the server: one Pod is changed, one denied and one allowed.
     pub(crate) async fn three_pods(&self) {
         self.pod("changed-1", "shop", "web", "nginx:1.29").await;
         self.pod("denied-1", "shop", "cart", "nginx").await;

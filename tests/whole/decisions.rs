@@ -1,4 +1,4 @@
-//! Decisions are listed, followed, explained, replayed, and written to disk and to servers.
+//! Tests how decisions are listed, followed, explained, replayed, and written to disk and to servers.
 
 mod following;
 mod listing;

@@ -1,4 +1,4 @@
-//! The demo of the README.
+//! Tests the demo that the README describes.
 
 use admittance_tests::Artifacts;
 use tokio::process::Command;
@@ -26,7 +26,6 @@ async fn the_demo_sends_some_requests_that_are_refused() {
     );
 }
 
-/// Runs the demo, checks that it succeeds, and returns its output.
 async fn demo(arguments: &[&str]) -> String {
     let demo = Artifacts::find().unwrap().program("admittance-demo").unwrap();
     let output = Command::new(demo)

@@ -9,7 +9,7 @@ use std::{
 use admittance_tests::Artifacts;
 use serde_json::Value;
 
-/// A chain with a stock plugin that every package contains.
+/// A chain that uses a stock plugin, which every package must contain.
 const CHAIN: &str = r#"
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -30,7 +30,6 @@ spec:
   stages: [{ name: name, cel: { validations: [{ expression: "object.metadata.name != ''", message: no name }] } }]
 "#;
 
-/// Runs a program, checks that it succeeds, and returns its output.
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -39,7 +38,7 @@ fn run(command: &mut Command) -> String {
     stdout
 }
 
-/// Packages the debug build, and returns the directory of the packages.
+/// Makes the packages from the debug build, and returns the directory that contains them.
 fn packages(folder: &Path) -> PathBuf {
     let artifacts = Artifacts::find().unwrap();
     let program = folder.join("admittance");

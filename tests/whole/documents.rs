@@ -40,7 +40,7 @@ async fn tested_with(plugin: &Path, cases: &Path) -> Finished {
     Admittance::run(arguments).await.unwrap()
 }
 
-/// `cargo task book` writes only pages that are in the summary.
+/// `cargo task book` writes only pages that the summary names, so the summary must name all of them.
 #[test]
 fn the_summary_of_the_book_names_every_page_once() {
     let summary = Page::read("docs/SUMMARY.md");

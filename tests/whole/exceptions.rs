@@ -1,4 +1,4 @@
-//! The examples on the page about exceptions: checked, run, and live in front of a server.
+//! Tests the examples on the page about exceptions: with `check`, with `run`, and in a running driver.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! Misbehaving guests with both failure policies, each called while a well-behaved request is served.
+//! Tests misbehaving guests with each failure policy. Meanwhile, well-behaved requests must be served.
 
 use std::{collections::HashSet, fmt::Write as _, fs, net::TcpListener, sync::Arc};
 
@@ -19,7 +19,7 @@ enum Expected {
     Fails(&'static str, &'static str),
     /// The guest runs until the stage's timeout stops it.
     RunsOn,
-    /// The guest is rejected when it is loaded, with a message that contains this text.
+    /// The program rejects the guest when it loads it, with a message that contains this text.
     DoesNotLoad(&'static str),
 }
 
@@ -133,7 +133,7 @@ fn loads(case: &Case) -> bool {
     !matches!(case.expected, DoesNotLoad(_))
 }
 
-/// Returns a chain for each case, with the misbehaving stage between two good ones.
+/// Returns one chain for each case, in which the stage with the misbehaving guest is between two good stages.
 fn chains<'a>(cases: impl IntoIterator<Item = &'a Case>) -> String {
     let mut text = String::new();
     let (first, last) = (source("guest-misbehaves"), source("sidecar-injector"));
@@ -391,8 +391,8 @@ fn bad_modules() -> TempDir {
     directory
 }
 
-/// The patches double the object, copy a large part of it, or shift an array. Each would produce gigabytes, and four
-/// run concurrently. Meanwhile the program must answer other requests within bounded memory.
+/// Plugins return patches that double the object, copy a large part of it, or shift an array. Each patch would produce
+/// gigabytes, and four are applied concurrently. The program must serve other requests within bounded memory.
 #[tokio::test]
 async fn exploding_patches_are_refused_and_delay_no_other_request() {
     const MOST_MEMORY: u64 = 512 << 20;

@@ -1,4 +1,4 @@
-//! Hot reloading under load: all ways to change files, changes that cannot go live, startup, full disks, and kills.
+//! Tests hot reloading: all ways to change files, changes that cannot go live, startup, full disks, and kills.
 
 mod changes;
 mod clock;

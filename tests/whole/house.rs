@@ -1,4 +1,4 @@
-//! Rules for the whole repository: dependencies between its crates, and external dependencies.
+//! Checks rules for the whole repository, about dependencies between its crates and on external crates.
 
 use std::{collections::BTreeSet, fs, path::PathBuf, process::Command};
 
@@ -302,7 +302,6 @@ const LAYERS: [&[&str]; 8] = [
     &["admittance-admission", "admittance-net", "admittance-watch"],
 ];
 
-/// Returns whether one crate of the workspace may depend on another.
 fn may_use(user: &str, used: &str) -> bool {
     let layer = |name: &str| LAYERS.iter().position(|layer| layer.contains(&name));
     match (layer(user), layer(used)) {
@@ -428,7 +427,7 @@ fn capabilities_are_named_only_in_documented_source_files() {
     }
 }
 
-/// The published archives of the SDK and its macros compile without files outside of them.
+/// The archives of the SDK and its macros that are published compile without files outside of the archives.
 #[test]
 fn the_sdk_can_be_packaged() {
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("packages");

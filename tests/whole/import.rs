@@ -1,4 +1,4 @@
-//! Chains written by `admittance import` decide like the imported documents.
+//! Tests that chains which `admittance import` writes decide like the imported documents.
 
 use std::fs;
 
@@ -132,7 +132,7 @@ spec:
   volumes: [ { name: logs, emptyDir: {} } ]
 ";
 
-/// Returns a policy that requires the label `team`.
+/// Returns a Kubewarden policy that requires the label `team`.
 fn kubewarden() -> String {
     let module = Artifacts::find().unwrap().policy("guest_policy").unwrap();
     format!(

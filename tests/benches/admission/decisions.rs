@@ -98,7 +98,7 @@ fn trends(request: Times) -> String {
     )
 }
 
-/// Measures searches through the API in the database of decisions.
+/// Measures how long the API takes to search decisions in a database.
 async fn searches(table: &mut Table, directory: &Path, rows: usize) {
     let database = directory.join("decisions.db");
     let chains = chain_file(directory, 1);

@@ -1,4 +1,4 @@
-//! A load generator that uses little CPU time, and a server with a constant answer.
+//! A load generator that uses little CPU time, and a server that gives every request the same answer.
 
 use std::{
     fmt, fs,

@@ -1,4 +1,4 @@
-//! Measures the time until new modules are served, after a start and after a change.
+//! Measures how long it takes to serve new modules, after a start of the program and after a change.
 
 use std::{
     fs,
@@ -24,7 +24,7 @@ definitions: [definitions]
 
 /// How many settings each plugin has in the configuration with many chains.
 const SETTINGS: u32 = 200;
-/// The number of chains in the large configuration.
+/// How many chains the configuration with many chains has.
 const CHAINS: u32 = 2000;
 
 const CONSTRAINTS: u32 = 50;
@@ -145,7 +145,7 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
     }
 }
 
-/// Returns a chain as YAML. Its stage calls a module with this number of settings, for objects of one kind.
+/// Returns a chain, as YAML, for objects of this kind. Its stage calls this module, with this number of settings.
 fn chain(number: u32, kind: &str, module: &Path, settings: u32) -> String {
     format!("---\n{}\n", resource(number, kind, module, settings))
 }

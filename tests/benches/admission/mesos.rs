@@ -1,4 +1,4 @@
-//! The BCS driver in front of a scheduler, and a gateway in front of the driver.
+//! Measures the BCS driver in front of a scheduler, and a gateway in front of the driver.
 
 use std::path::Path;
 

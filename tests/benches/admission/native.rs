@@ -1,4 +1,4 @@
-//! The code of the sidecar injector, called natively.
+//! The plugin `sidecar-injector` as native code, with which the plugin in the sandbox is compared.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The proxy with its upstream, compared with the upstream alone.
+//! Measures the program as a proxy of an upstream server, compared with that server alone.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The webhook server with reviews over TLS on one connection, as kube-apiserver sends them.
+//! Measures the webhook server with AdmissionReviews over TLS on one connection, as kube-apiserver sends them.
 
 use std::path::Path;
 

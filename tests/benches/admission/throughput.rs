@@ -1,5 +1,5 @@
-//! The program as a separate process under load, with concurrent requests on persistent connections, compared with
-//! nginx and haproxy if they are installed.
+//! Measures the program as a process of its own under load: concurrent requests on persistent connections. Compares it
+//! with nginx and haproxy if they are installed.
 
 use std::{
     fs,

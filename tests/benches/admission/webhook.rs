@@ -1,4 +1,4 @@
-//! The plugin's work done by a webhook: a TLS server that calls the plugin's code natively.
+//! A webhook that does the work of the plugin: a TLS server that calls the plugin's native code.
 
 use std::{convert::Infallible, net::SocketAddr, path::Path, sync::Arc};
 

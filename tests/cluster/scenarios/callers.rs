@@ -1,4 +1,4 @@
-//! Servers that require the client certificate that the API server presents.
+//! Tests webhook servers that require the API server to present its client certificate.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Existing webhook configurations used as definitions: Admittance calls the webhooks in place of the API server, and
-//! plugins then replace them one by one.
+//! Tests existing webhook configurations as definitions: Admittance calls their webhooks in place of the API server,
+//! until plugins replace them one by one.
 
 use std::sync::Arc;
 

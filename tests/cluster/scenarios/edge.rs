@@ -1,4 +1,4 @@
-//! The plugin `edge-health`, which reads Nodes from the API server.
+//! Tests the plugin `edge-health`, which reads Nodes from the API server.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Failures of stages, and unreachable webhook servers.
+//! Tests requests during which a stage fails or the webhook server is unreachable.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, containers, core, ignored, misbehaves, pod, sidecar},
 };
 
-/// If the server is unreachable, the failure policy in the webhook configuration applies.
+/// If the API server cannot reach the webhook server, the failure policy in the webhook configuration applies.
 pub(crate) async fn the_failure_policy_applies_to_an_unreachable_server(cluster: Arc<Cluster>) {
     let injection = chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let mut scene = Scene::start(cluster, &[injection]).await;

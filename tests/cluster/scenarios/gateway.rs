@@ -138,7 +138,7 @@ async fn objects(gateway: &GatewayScene) {
     }
 }
 
-/// Lists ten megabytes, once in one reply and once in pages.
+/// Lists objects of ten megabytes through the gateway: once in one reply, and once in pages.
 async fn lists(gateway: &GatewayScene) {
     const COUNT: usize = 100;
     let namespace = &gateway.scene.namespace;
@@ -169,7 +169,7 @@ async fn lists(gateway: &GatewayScene) {
     }
 }
 
-/// Runs exec, logs and port-forward through the fake kubelet.
+/// Runs kubectl's `exec`, `logs` and `port-forward` through the gateway and the fake kubelet.
 async fn containers(gateway: &GatewayScene) {
     let kubelet = Kubelet::start().await;
     let node = format!("node-{}", gateway.scene.namespace);

@@ -1,4 +1,4 @@
-//! Chains that change created objects.
+//! Tests chains that change objects when they are created.
 
 use std::sync::Arc;
 

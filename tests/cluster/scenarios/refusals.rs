@@ -1,4 +1,4 @@
-//! Chains that deny requests.
+//! Tests chains that deny requests of the API server.
 
 use std::sync::Arc;
 

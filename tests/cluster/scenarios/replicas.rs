@@ -126,7 +126,7 @@ struct Fleet {
     modules: ModuleServer,
     /// The running replicas. The last one has a store of its own at first, as if it ran on another node.
     replicas: Vec<Replica>,
-    /// The directory with the shared store and the authority of the module server.
+    /// The directory that contains the store of two replicas, and the CA of the module server.
     _files: TempDir,
     /// The addresses of the running replicas. Each new connection goes to the next one in turn.
     addresses: Arc<Mutex<Vec<SocketAddr>>>,
@@ -245,7 +245,7 @@ impl Fleet {
         }
     }
 
-    /// Starts users who try to create Pods through the API server. The chain denies every Pod.
+    /// Starts users who try to create Pods through the API server. Every Pod is denied by the chain that is tested.
     fn let_users_create(&mut self) {
         for user in 0..USERS {
             let create = self.creation(&format!("by-user-{user}"));

@@ -1,4 +1,4 @@
-//! Chains stored as resources, with the statuses that the leader writes, and policies of other systems.
+//! Tests chains stored as resources, the statuses that the leader writes to them, and policies for other systems.
 
 use std::{fs, sync::Arc};
 

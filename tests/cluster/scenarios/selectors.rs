@@ -1,4 +1,4 @@
-//! Chains that select namespaces by labels, which the server reads from the API server.
+//! Tests chains that select namespaces by labels, which the webhook server reads from the API server.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The webhook configurations and the certificate that the leader maintains, as the API server uses them.
+//! Tests the webhook configurations and the certificate that the leader maintains.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, compiled, containers, pod, sidecar},
 };
 
-/// The default port of Services in webhook configurations.
+/// The port at which the API server calls a Service if the webhook configuration names none.
 const PORT: u16 = 443;
 
 /// Returns a server that issues its own certificate and writes its own webhook configurations. They refer to a Service

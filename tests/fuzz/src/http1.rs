@@ -1,4 +1,4 @@
-//! A minimal HTTP/1.1 server on the target's thread, for targets that read responses from the network.
+//! A minimal HTTP/1.1 server on the thread of a fuzz target that reads responses from the network.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -29,7 +29,7 @@ impl Answer {
     }
 }
 
-/// Serves on a loopback port until the thread ends.
+/// Starts a server on a loopback port, which runs until the thread ends. Returns its address.
 pub(crate) async fn serve(
     tls: Option<TlsAcceptor>,
     answer: impl Fn(&str) -> Answer + Send + Sync + 'static,

@@ -93,7 +93,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     RUNTIME.with(|runtime| runtime.block_on(future))
 }
 
-/// Runs a function with the path of an empty directory.
+/// Calls a function with the path of a directory, which is empty at that time.
 fn in_directory<T>(work: impl FnOnce(&Path) -> T) -> T {
     thread_local! {
         static PARENT: RefCell<tempfile::TempDir> =

@@ -162,7 +162,7 @@ async fn new_projects_in_c_pass_their_tests() {
         run.stdout
     );
 
-    // Keys and values may contain anything that JSON can express.
+    // Labels may have keys and values with any characters that JSON can express.
     let settings = r#"{"label": "a/b~\u00e9\"", "value": "\ud83d\ude00\n"}"#;
     let template = ["new", "mutating", "--lang", "c", "--template", "mutating"];
     let new = admittance(folder.path(), &template).await;
@@ -221,7 +221,7 @@ async fn a_new_project_in_javascript_passes_its_tests() {
     );
     other_templates_pass("javascript", &[("npm_config_cache", cache.as_path())]).await;
     let directory = folder.path().join("require-label");
-    // An unchanged project is not built again.
+    // As the project has not changed, `test` does not build it again.
     let again = admittance(&directory, &["test", "--run", "label"]).await;
     assert_eq!(again.code, Some(0), "{}{}", again.stdout, again.stderr);
     assert!(!again.stderr.contains("npm run build"), "{}", again.stderr);

@@ -1,4 +1,4 @@
-//! Chains that a gateway runs for requests to clusters.
+//! Tests the chains that a gateway runs for requests to clusters.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -123,7 +123,7 @@ async fn a_patch_is_not_sent_if_its_dry_run_returns_no_object() {
         "{patches:?}"
     );
 
-    // If no chain matches, the client gets the API server's reply.
+    // If no chain matches the request, the client gets the API server's reply as it is.
     let map = "/api/v1/namespaces/n/configmaps/a";
     scene.server.put(map, json!({"metadata": {"name": "a"}}));
     let reply = scene.send(Method::PATCH, map, patch()).await;

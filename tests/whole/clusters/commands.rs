@@ -1,4 +1,4 @@
-//! The commands for connecting and using a cluster.
+//! Tests the commands with which users connect a cluster to a gateway and use it.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Clusters to which the gateway connects directly.
+//! Tests clusters to whose API servers the gateway connects directly.
 
 use std::time::Duration;
 
@@ -155,7 +155,7 @@ async fn changed_cluster_credentials_and_addresses_are_used_at_once() {
 async fn only_the_api_server_of_the_cluster_is_trusted() {
     let mut scene = Scene::start(false).await;
     let others = Authority::new();
-    // The new server's certificate is from another CA and for another name.
+    // The gateway must not trust this server, because its certificate is from another CA and for another name.
     scene.server = ApiServer::start(&others, SERVICE_ACCOUNT).await;
     let misnamed = ApiServer::named(&scene.authority, SERVICE_ACCOUNT, "localhost").await;
     scene.report(&[&scene.server, &misnamed], SERVICE_ACCOUNT).await;

@@ -1,4 +1,4 @@
-//! Several gateways, of which only one has the tunnel to a cluster.
+//! Tests several gateways, of which only one has the tunnel to a cluster.
 
 use admittance_tests::Admittance;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -95,7 +95,7 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
         .await;
     scene.until_reached().await;
 
-    // A stopping gateway finishes requests in flight and gets no new ones.
+    // A gateway that shuts down finishes its requests in flight. The other gateway sends it no new ones.
     let mut watch = scene.send_raw("GET", &format!("{PODS}?watch=true"), "").await;
     watch.until("\r\n\r\n").await;
     scene.server.until_watched(1).await;

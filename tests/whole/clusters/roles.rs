@@ -1,4 +1,4 @@
-//! Users' roles, from a file or an authorization system, become role bindings in a cluster.
+//! Tests that users' roles, from a file or an authorization system, become role bindings in a cluster.
 
 use std::fs;
 
@@ -124,7 +124,7 @@ async fn roles_in_a_file_become_role_bindings_in_the_cluster() {
     assert_eq!(got.values("impersonate-user"), ["plain.bob"]);
     assert!(got.values("impersonate-group").is_empty());
 
-    // The gateway reads the file again while it runs, and withdraws exactly the roles that the file no longer lists.
+    // The gateway reads the changed file, and withdraws exactly the roles that the file no longer lists.
     let roles = "roles: [ { user: alice, cluster: plain-dev, roles: [workloads-view] } ]\n";
     fs::write(scene.directory.path().join("roles.yaml"), roles).unwrap();
     until_bound(

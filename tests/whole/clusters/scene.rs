@@ -231,7 +231,7 @@ impl Scene {
         format!("/tunnels/clusters/{}", cluster["identifier"].as_str().unwrap())
     }
 
-    /// Reports credentials for the cluster as its agent does.
+    /// Reports the addresses of these API servers and this token to the gateway, as the cluster's agent does.
     pub(super) async fn report(&self, servers: &[&ApiServer], token: &str) -> Reply {
         let addresses: Vec<_> = servers.iter().map(|server| server.url()).collect();
         let report = json!({
@@ -247,7 +247,7 @@ impl Scene {
         self.client.send(request).await.unwrap()
     }
 
-    /// Sends a request of alice to the cluster.
+    /// Sends a request to the cluster through the gateway, with alice's token.
     pub(super) async fn send(&self, method: Method, path: &str, body: Value) -> Reply {
         let content_type = match method {
             Method::PATCH => "application/merge-patch+json",
@@ -278,7 +278,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// Sends a request of alice on a new connection, with additional header lines.
+    /// Sends a request with alice's token and these header lines, on a new connection.
     pub(super) async fn send_raw(&self, method: &str, path: &str, lines: &str) -> Wire {
         let address = self.gateway_address();
         let head = format!(

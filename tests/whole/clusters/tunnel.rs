@@ -1,4 +1,4 @@
-//! Clusters that are reachable only through the tunnel of their agent.
+//! Tests clusters that are reachable only through the tunnel of their agent.
 
 use std::{process::Stdio, sync::atomic::Ordering};
 
@@ -46,7 +46,7 @@ async fn requests_watches_and_upgrades_go_through_the_tunnel() {
         exec.write(format!("line {turn};").as_bytes()).await;
         exec.until(&format!("line {turn};")).await;
     }
-    // When the client closes its connection, the watch at the API server ends.
+    // When the client closes its connection, the gateway ends the watch at the API server.
     drop(watch);
     scene.server.until_watched(0).await;
     drop(agent);
@@ -172,7 +172,7 @@ async fn a_client_that_reads_slowly_delays_no_other_client_of_a_tunnel() {
     drop(agent);
 }
 
-/// Returns an agent that sends this reply to every request.
+/// Returns an agent of the cluster that answers every request in its tunnel with this reply.
 fn flood(scene: &Scene, reply: EndlessReply) -> TunnelFlood {
     TunnelFlood {
         gateway: scene.gateway_address(),

@@ -1,5 +1,4 @@
-//! The first page, keyboard navigation, and rules for every page: tables fit on small screens, and colours are
-//! readable.
+//! Tests the first page, the keyboard, and rules for every page: tables fit on small screens, colours are readable.
 
 use thirtyfour::Key;
 

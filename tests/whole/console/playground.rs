@@ -1,4 +1,4 @@
-//! The playground of the console.
+//! Tests the playground of the console, in which users try definitions.
 
 use std::fs;
 
@@ -65,7 +65,7 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
     let origin = server.program.admin_url("");
     let url = |path: &str| server.program.admin_url(path);
 
-    // The playground's initial content can be evaluated unchanged.
+    // The definitions and the object that the playground shows at first can be evaluated unchanged.
     browser.open(&url("/playground")).await;
     browser.click("button", "Evaluate").await;
     browser.find_with("#outcome h2", "denied").await;
@@ -188,7 +188,7 @@ async fn edited_text_in_the_playground_can_be_saved_and_shared() {
     browser.edit("object", POD).await;
     browser.find_with("#outcome h2", "changed").await;
 
-    // The test case that the playground saves passes.
+    // The test case that the playground saves passes in `admittance test`.
     let script = "
         const [form, done] = [document.querySelector('form.playground'), arguments[0]];
         return fetch('/playground/test-case', { method: 'POST', body: new URLSearchParams(new FormData(form)) })
@@ -204,7 +204,7 @@ async fn edited_text_in_the_playground_can_be_saved_and_shared() {
     let tested = test_cases(&chain, &cases).await;
     assert_eq!(tested.code, Some(0), "{case}\n{}{}", tested.stdout, tested.stderr);
 
-    // A link restores the page, and nothing runs until the user evaluates it.
+    // The copied link restores the definitions and the object, which are evaluated only when the user asks for it.
     browser.click(".sharing button", "Copy a link").await;
     browser.find_with(".sharing button", "Copied").await;
     let link = browser.address().await;
@@ -228,7 +228,7 @@ async fn edited_text_in_the_playground_can_be_saved_and_shared() {
     browser.end(&origin).await;
 }
 
-/// Tab indents, and other keys move the focus out of the editor.
+/// In an editor, Tab indents the text. Other keys move the focus out of the editor.
 #[tokio::test]
 async fn an_editor_does_not_trap_the_keyboard() {
     let Some(browser) = Browser::start().await else {

@@ -1,4 +1,4 @@
-//! Signing in, and what each role sees.
+//! Tests how users sign in to the console, and what users of each role see.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -58,7 +58,7 @@ async fn users_sign_in_to_the_console_with_a_token() {
     let url = |path: &str| server.program.admin_url(path);
     server.three_pods().await;
 
-    // After signing in, the browser shows the page that the user requested.
+    // After a user has signed in, the browser shows the page that the user requested before.
     let wanted = url("/live?verdict=denied");
     browser.open(&wanted).await;
     browser.find_with("h1", "Sign in").await;
@@ -70,11 +70,11 @@ async fn users_sign_in_to_the_console_with_a_token() {
     browser.find_with("table.live", "shop/cart").await;
     assert_eq!(browser.address().await, wanted);
     browser.find_with(".account", "token board, Read").await;
-    // Scripts cannot read the session.
+    // The cookie of the session is hidden from scripts on the page.
     let cookies: String = browser.evaluate("return document.cookie", Vec::new()).await;
     assert_eq!(cookies, "");
 
-    // A reader sees decisions without objects, and no form except the one for signing out.
+    // A user with the role `Read` sees decisions without objects. The only form is the one for signing out.
     browser.open(&url("/decisions/changed-1")).await;
     browser.find_with("table.timeline", "images/registry").await;
     browser.find_with("p.hint", "role Admin").await;

@@ -1,4 +1,4 @@
-//! Chains, promotion of candidates, the history with rollbacks, and the page that lists the chains for a request.
+//! Tests the console's pages about chains, candidates, the history with rollbacks, and the chains for a request.
 
 use std::fs;
 
@@ -215,7 +215,7 @@ async fn a_rollback_in_the_console_asks_for_confirmation() {
         .await;
     assert!(answer.patch().unwrap().to_string().contains("mirror.example.com"));
 
-    // Another change goes live while the page of the confirmation is open.
+    // While the user has the page that confirms the rollback open, another change goes live.
     browser.open(&url("/history/2/rollback")).await;
     fs::write(&file, images().replace("mirror.example.com", "third.example.com")).unwrap();
     server
@@ -376,7 +376,7 @@ async fn buttons_in_the_console_control_a_rollout() {
     browser.click("button", "Begin the next step").await;
     rollout_is(&browser, "progressing", "100%", &progressing).await;
 
-    // The page counts the decisions of the candidate.
+    // The page counts the requests that the candidate has decided.
     let decided_by = async |uid: &str, host: &str| {
         let answer = server
             .review("/admit", &pod(uid, "shop", "web", "nginx:1.29"))
@@ -406,7 +406,7 @@ async fn buttons_in_the_console_control_a_rollout() {
     rollout_is(&browser, "progressing", "50%", &progressing).await;
     assert_eq!(browser.errors().await, Vec::<String>::new());
 
-    // A reader sees the rollout without buttons, and a form sent anyway is refused.
+    // A user with the role `Read` sees the rollout without buttons. A form that is sent anyway is refused.
     browser.click("button", "Sign out").await;
     browser.find_with(".notice.good", "You are signed out").await;
     browser.open(&page).await;

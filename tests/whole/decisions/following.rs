@@ -10,7 +10,7 @@ use tokio::{
 use super::scene::{EventClient, Scene};
 use crate::kubernetes::server::POD;
 
-/// A command that follows decisions, and its printed lines.
+/// A running command that follows decisions, and the lines that it prints.
 struct Following {
     child: Child,
     lines: tokio::io::Lines<BufReader<ChildStdout>>,

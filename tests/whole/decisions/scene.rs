@@ -89,7 +89,7 @@ impl Scene {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Returns the uids of the decisions that the command prints.
+    /// Returns the uids of the requests in the decisions that the command `decisions` prints.
     pub(super) async fn listed(&self, arguments: &[&str]) -> Vec<String> {
         let list = self.json_of(&[&["decisions"], arguments].concat()).await;
         uids(list["decisions"].as_array().unwrap())
@@ -120,7 +120,7 @@ pub(super) async fn until_lines(path: &Path, count: usize) -> String {
     }
 }
 
-/// Writes the files of two tokens, and returns the configuration that names them.
+/// Writes the files of two tokens for the admin API. Returns the configuration that names them.
 pub(super) fn tokens(directory: &TempDir) -> String {
     for (name, token) in [
         ("reader", "reader-token-0123456789"),
@@ -146,7 +146,7 @@ impl EventClient {
         Self(BufReader::new(stream))
     }
 
-    /// Returns the next line with this prefix.
+    /// Waits for the next line that begins with `begin`, and returns it.
     pub(super) async fn until(&mut self, begin: &str) -> String {
         let mut line = String::new();
         loop {

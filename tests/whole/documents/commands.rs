@@ -1,4 +1,4 @@
-//! The commands, flags and environment variables on the pages.
+//! Checks the commands, flags and environment variables that the pages mention.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The examples on the pages.
+//! Checks the examples in code blocks on the pages.
 
 use admittance::definitions::{ChainDefinition, load_text};
 use admittance_tests::{Admittance, Artifacts};
@@ -107,7 +107,7 @@ fn definitions_and_configurations_on_the_pages_are_valid() {
     assert_eq!(warnings, [""; 0], "readers copy what the pages show");
 }
 
-/// The page about TLS has commands that create files, and fragments that refer to these files.
+/// On the page about TLS, commands create files to which the fragments refer, so the test runs these commands.
 #[tokio::test]
 async fn yaml_fragments_on_the_pages_are_valid_in_complete_files() {
     let folder = tempfile::tempdir().unwrap();

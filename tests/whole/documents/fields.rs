@@ -1,4 +1,5 @@
-//! Every field of cases, chains and configurations that the program reads is listed on the pages and in the schemas.
+//! Checks that the pages and the schemas list every field that the program reads in test cases, chains and
+//! configurations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +25,7 @@ fn properties(schema: &Value, node: &Value, prefix: &str, found: &mut BTreeSet<S
     if node["items"].is_object() {
         properties(schema, &node["items"], prefix, found);
     }
-    // The node is a map with arbitrary keys.
+    // This part of the schema is a map with arbitrary keys, which are written as `*`.
     if node["additionalProperties"].is_object() {
         properties(
             schema,
@@ -250,7 +251,7 @@ async fn the_schema_of_chains_has_the_fields_that_the_program_reads() {
         .map(|(prefix, text)| (*prefix, text.as_str()))
         .collect();
     let read = known_in(&places, |text| {
-        // A NamespacedAdmissionChain has one more field than an `AdmissionChain`.
+        // The document is a NamespacedAdmissionChain, because it has one field more than an AdmissionChain.
         let text =
             format!("{{ apiVersion: admittance.dev/v1alpha1, kind: NamespacedAdmissionChain, {text} }}");
         known(&load_text("a.yaml", &text).unwrap_err())

@@ -1,4 +1,4 @@
-//! The pages list every metric, every failure and all settings of the stock plugins.
+//! Checks that the pages list every metric, every failure and all settings of the stock plugins.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The dashboard and alert rules in `docs/examples/monitoring`, and the labels of metrics.
+//! Checks the dashboard and the alert rules in `docs/examples/monitoring`, and the labels of metrics.
 
 mod promql;
 

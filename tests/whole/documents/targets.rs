@@ -1,4 +1,4 @@
-//! docs/logs.md lists every log target of the program.
+//! Checks that docs/logs.md lists every log target of the program.
 
 use std::{
     collections::BTreeSet,

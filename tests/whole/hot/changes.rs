@@ -1,4 +1,4 @@
-//! A change goes live in whichever way the files are changed.
+//! Tests that a change goes live, whichever way the files are changed.
 
 use std::{
     fs::{self, File},

@@ -1,4 +1,4 @@
-//! Modification times are unreliable: clocks are adjusted, and archives restore times from other machines.
+//! Tests wrong modification times of files: clocks are adjusted, and archives restore times from other machines.
 
 use std::{
     fs::{self, File, FileTimes},

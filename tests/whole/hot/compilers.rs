@@ -1,4 +1,4 @@
-//! Changes while modules are compiled.
+//! Tests changes that are made while modules are compiled.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ async fn changes_without_compilation_do_not_wait_for_a_compiler() {
     let applied = [b'a', b'b'].map(|name| {
         let letter = char::from(name);
         let path = hot.path(&format!("modules/{letter}.wasm"));
-        // Custom sections with different names make the modules different.
+        // Each module gets a custom section with a name of its own, so that the two modules differ.
         fs::write(&path, [&slow[..], &[0, 2, 1, name]].concat()).unwrap();
         let source = format!("file:{}", path.display());
         let plugin = format!("{{ source: \"{source}\", settings: {{ behaviour: well-behaved }} }}");

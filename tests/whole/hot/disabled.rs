@@ -1,4 +1,4 @@
-//! Disabled stages stay disabled, whatever else fails.
+//! Tests that disabled stages stay disabled if definitions are invalid or the program is killed.
 
 use std::{fs, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Full and read-only disks. The program runs in a mount namespace, which the kernel may let any user create.
+//! Tests full and read-only disks. For this, the program runs in a mount namespace, if the kernel lets users create
+//! one.
 
 use std::{
     ffi::OsString,

@@ -1,4 +1,4 @@
-//! A change that cannot go live is reported everywhere, and the last valid table stays live.
+//! Tests that a change that cannot go live is reported everywhere, and that the last valid table stays live.
 
 use std::fs;
 

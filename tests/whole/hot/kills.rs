@@ -40,7 +40,6 @@ async fn a_signal_stops_the_program_and_its_compiler() {
     hot.until(&program, "the end of the compiler", is_gone).await;
 }
 
-/// Returns whether a process with this ID exists and is a compiler.
 fn is_compiler(id: &str) -> bool {
     let command = fs::read(Path::new("/proc").join(id).join("cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&command)

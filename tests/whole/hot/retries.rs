@@ -1,4 +1,4 @@
-//! Failures with temporary causes are retried without a change of the definitions.
+//! Tests that a failure with a temporary cause is retried without a change of the definitions.
 
 use std::{
     fs,

@@ -77,7 +77,7 @@ impl Hot {
         replace(&self.module(), self.bytes(version)).unwrap();
     }
 
-    /// Returns a command that starts the program with the existing store and history.
+    /// Returns a command that starts the program. The store and the history of earlier starts are kept.
     pub(super) fn serve(&self) -> Serve {
         Serve::new(self.path("admittance.yaml"))
             .unwrap()
@@ -168,7 +168,7 @@ pub(super) async fn end(mut program: Admittance) {
     program.kill().await.unwrap();
 }
 
-/// Returns a chain whose only stage is `stage`.
+/// Returns a chain with this name and one stage, named `stage`, with this plugin.
 pub(super) fn chain(name: &str, plugin: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1

@@ -1,4 +1,4 @@
-//! A start serves the definitions, or the last live table if they are invalid.
+//! Tests that a start serves the definitions, or the last live table if the definitions are invalid.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Swaps of versions under load. `cargo task soak` runs them at full length.
+//! Replaces a module again and again under load. `cargo task soak` runs these tests at full length.
 
 use admittance_tests::Swaps;
 use serde_json::Value;

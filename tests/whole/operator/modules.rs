@@ -16,7 +16,6 @@ async fn admittance(arguments: &[&str]) -> Finished {
     Admittance::run(arguments.iter().copied()).await.unwrap()
 }
 
-/// Runs a command, checks that it succeeds, and returns its output.
 async fn stdout_of(arguments: &[&str]) -> String {
     let finished = admittance(arguments).await;
     assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);

@@ -1,5 +1,4 @@
-//! Agents that connect a cluster to the gateway: the rights that their accounts need, and how they find the API
-//! servers.
+//! Tests the agents that connect clusters to a gateway: which rights they need, and how they find the API servers.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Kills of the agent and the gateway under load.
+//! Kills the agent or the gateway while clients send requests.
 
 use std::{
     sync::{
@@ -37,7 +37,7 @@ struct Tally {
     broken: usize,
 }
 
-/// Clients that each create objects one after another until they are stopped.
+/// Running clients, each of which creates one object after another until the load is stopped.
 struct Load {
     stop: Arc<AtomicBool>,
     clients: JoinSet<Tally>,

@@ -1,4 +1,4 @@
-//! The gateway turns a file of roles into role bindings, although the agent's account has few rights.
+//! Tests that the gateway makes role bindings from a file of roles, even if the agent's account has few rights.
 
 use std::{fs, sync::Arc};
 

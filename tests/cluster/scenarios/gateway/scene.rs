@@ -1,4 +1,4 @@
-//! A gateway and a connected cluster, set up as a new user would.
+//! Sets up a gateway and connects a cluster to it, as a new user would.
 
 use std::{
     fs,

@@ -9,7 +9,7 @@ use super::{SOON, scene::GatewayScene};
 use crate::{cluster::Cluster, process::until};
 
 const WATCHES: usize = 100;
-/// The pause between two events of a watch.
+/// The time between two events that a watch gets.
 const PAUSE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn watches_stay_open(cluster: Arc<Cluster>) {

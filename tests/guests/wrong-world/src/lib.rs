@@ -1,4 +1,4 @@
-//! A valid component that is not a plugin. The host must report this when it loads the component.
+//! A valid component that is not a plugin, which the host must report when it loads the component.
 
 #[cfg(target_family = "wasm")]
 #[expect(unsafe_code, reason = "generated: the component's boundary")]
