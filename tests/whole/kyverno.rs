@@ -1,4 +1,4 @@
-//! Kyverno policies and Kyverno's tests, run as a user would.
+//! Tests Kyverno policies and Kyverno's own tests, run as a user would.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! The program from startup to exit: configuration, ports, store, metrics and shutdown.
+//! Tests the program from startup to exit: configuration, ports, store, metrics and shutdown.
 
 use std::{
     fs::{self, Permissions},

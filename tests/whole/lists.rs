@@ -1,4 +1,4 @@
-//! `admittance audit` of Nomad and BCS, control planes without a Kubernetes API.
+//! Tests `admittance audit` for Nomad and BCS, control planes without a Kubernetes API.
 
 use std::{
     fs,

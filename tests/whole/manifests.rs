@@ -60,7 +60,7 @@ spec:
     )
 }
 
-/// Runs `kubernetes manifests` with arguments that are separated by spaces.
+/// Runs `admittance kubernetes manifests` with these arguments, which are separated by spaces.
 async fn run(arguments: &str) -> Finished {
     let words = ["kubernetes", "manifests"]
         .into_iter()

@@ -1,4 +1,4 @@
-//! The program as a replacement for bcs-mesos-driver, in front of schedulers that check their requests.
+//! Tests the program as a replacement for bcs-mesos-driver, in front of schedulers that check their requests.
 
 mod definitions;
 mod digest;

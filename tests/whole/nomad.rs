@@ -1,4 +1,4 @@
-//! Nomad behind the driver, with the example configuration.
+//! Tests the driver in front of Nomad, with the configuration in the examples.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::{
     webhooks::{certificate, serve},
 };
 
-/// Starts the driver with the unchanged example, except for the address and CA of its webhook.
+/// Starts the driver with the example configuration, in which only the webhook's address and CA are changed.
 async fn example() -> (tempfile::TempDir, Upstream, Admittance) {
     let directory = tempfile::tempdir().unwrap();
     let bundle = certificate(directory.path(), "--host", "rules.example.com").await;

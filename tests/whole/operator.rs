@@ -1,4 +1,4 @@
-//! The commands with which an operator controls a running driver.
+//! Tests the commands with which an operator controls a running driver.
 
 mod evaluate;
 mod modules;

@@ -1,4 +1,4 @@
-//! HTTP requests that plugins send through the program.
+//! Tests HTTP requests that plugins send through the program.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Kubernetes policies in CEL and stages with expressions, checked and run with the examples in the documentation.
+//! Tests Kubernetes policies in CEL and stages with expressions, with the examples in the documentation.
 
 use std::{fs, path::Path};
 

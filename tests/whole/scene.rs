@@ -70,7 +70,7 @@ impl Scene {
         }
     }
 
-    /// Sends a request like a BCS client.
+    /// Sends a request to the program, with the headers of a BCS client.
     pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> Reply {
         self.client
             .bcs(method, &self.program.url(path), body.to_string())
@@ -119,7 +119,7 @@ pub(crate) fn source(package: &str) -> String {
     )
 }
 
-/// Returns an application as BCS users write it.
+/// Returns a BCS application with this image, with the fields that BCS users write.
 pub(crate) fn application(namespace: &str, name: &str, image: &str) -> Value {
     json!({
         "apiVersion": "v4",
@@ -142,7 +142,7 @@ pub(crate) fn application(namespace: &str, name: &str, image: &str) -> Value {
     })
 }
 
-/// Returns the message with which the BCS driver refused a request.
+/// Returns the message in the reply with which a BCS driver refused a request.
 pub(crate) fn bcs_message(reply: &Reply) -> String {
     reply.json().unwrap()["message"].as_str().unwrap().to_owned()
 }

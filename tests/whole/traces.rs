@@ -1,4 +1,4 @@
-//! Requests that belong to a distributed trace, and the export of spans.
+//! Tests requests that belong to a distributed trace, and the export of spans.
 
 pub(crate) mod collector;
 
@@ -20,7 +20,7 @@ use crate::{
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
 
-/// A driver whose chain calls a webhook of each protocol.
+/// A driver, and the calls that its chain makes to two webhooks, one of each protocol.
 struct Traced {
     scene: Scene,
     calls: Arc<Mutex<Vec<HeaderMap>>>,
@@ -142,7 +142,7 @@ async fn a_trace_id_is_passed_on_and_is_in_every_log_line() {
     let headers = [("traceparent", parent.as_str()), ("tracestate", "a=1,b=2")];
     assert_eq!(traced.create("good", &headers).await.status, 200);
     assert_eq!(traced.create("bad", &headers).await.status, 400);
-    // Two webhooks get each request, and the upstream gets the requests that the webhooks allow.
+    // Each request goes to two webhooks. Those that both allow go to the upstream server.
     assert_eq!(traced.sent("traceparent"), vec![Some(parent); 5]);
     assert_eq!(traced.sent("tracestate"), vec![Some("a=1,b=2".to_owned()); 5]);
     for (uid, least) in [("good", 1), ("bad", 2)] {

@@ -1,4 +1,4 @@
-//! Remote webhooks as stages, over TLS with certificates from `admittance certs`.
+//! Tests stages that call remote webhooks over TLS, with certificates from `admittance certs`.
 
 use std::{fs, io, net::SocketAddr, path::Path, sync::Arc};
 
@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::scene::{Scene, application, bcs_message, store, write};
 
-/// Creates a CA and a server certificate for a service or host, and returns the `caBundle`.
+/// Creates a CA, and a server certificate for this service or host. Returns the `caBundle` for the CA.
 pub(crate) async fn certificate(directory: &Path, what: &str, name: &str) -> String {
     let out = directory.to_str().unwrap();
     let arguments = ["certs", "--out", out, what, name, "--output", "json"];

@@ -1,4 +1,4 @@
-//! The leader audits existing objects and updates its reports.
+//! Tests that the leader audits existing objects and keeps its reports up to date.
 
 use admittance_tests::Admittance;
 use serde_json::{Value, json};
@@ -89,7 +89,7 @@ definitions: [ {{ kubernetes: {{}} }} ]
     Server::start_in(directory, &config, "").await
 }
 
-/// Returns the objects in a report with their messages.
+/// Returns the results in a report, each as the name of an object and a message.
 fn results(report: &Value) -> Vec<(&str, &str)> {
     let results = report["results"].as_array().into_iter().flatten();
     results
@@ -394,7 +394,7 @@ async fn the_leader_makes_lookups_of_an_audit_as_the_configured_user() {
             .into_iter()
             .map(|(name, message)| (name.to_owned(), message.to_owned()))
             .collect();
-        // An object has two findings if its messages for CREATE and UPDATE differ.
+        // If an object's messages for CREATE and UPDATE differ, the report has two results for it.
         found.dedup_by_key(|(name, _)| name.clone());
         found
     };

@@ -1,5 +1,5 @@
-//! The shortest of three timeouts applies: the configuration's limit for a request, the stage's timeout, and the
-//! caller's `timeout` in the query.
+//! Tests that the shortest of three timeouts applies: `limits.requestTimeout`, the stage's timeout, and the caller's
+//! `timeout` in the query.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Webhook configurations of Kubernetes as definitions: the order of webhooks, what each of them sees, and their
-//! replacement by plugins.
+//! Tests webhook configurations of Kubernetes as definitions: the order of the webhooks, what each of them sees, and
+//! plugins in their place.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Events about denied requests and changes of chains.
+//! Tests the Kubernetes Events about denied requests and changes of chains.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Replies to invalid reviews, and how replies are sent.
+//! Tests the replies to invalid AdmissionReviews, and how replies are sent.
 
 use std::{fs, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::scene::source;
 /// The maximum size of an AdmissionReview in bytes.
 const LIMIT: usize = 7 * 1024 * 1024;
 
-/// Returns a minimal chain of each phase.
+/// Returns two minimal chains: a mutating one and a validating one.
 fn chains() -> String {
     let images = source("image-policy");
     let chain = |phase: &str, name: &str| {
@@ -350,7 +350,7 @@ fn review_of(size: usize) -> String {
     text
 }
 
-/// Opens a connection for a request of arbitrary bytes.
+/// Opens a connection to the server, on which a test can send arbitrary bytes.
 async fn connect(server: &Server) -> TcpStream {
     let url = server.program.url("");
     let stream = TcpStream::connect(url.strip_prefix("http://").unwrap())
@@ -362,7 +362,7 @@ async fn connect(server: &Server) -> TcpStream {
 
 const HEAD: &str = "POST /admit HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
 
-/// Returns the status of the only reply on a connection.
+/// Reads the only reply on a connection, and returns its status.
 async fn status(stream: &mut TcpStream) -> u16 {
     let mut read = Vec::new();
     while !read.windows(4).any(|window| window == b"\r\n\r\n") {

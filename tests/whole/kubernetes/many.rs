@@ -1,4 +1,4 @@
-//! Thousands of chains stored as resources of the cluster.
+//! Tests thousands of chains that are resources of the cluster.
 
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,7 @@ async fn a_change_loads_plugins_and_writes_statuses_only_of_changed_chains() {
     assert_eq!(loaded(&server.program), CHAINS / EVERY);
     until_written(&setting, CHAINS).await;
 
-    // (number of the changed chain, number of plugins that are loaded for the change)
+    // (number of the chain that is changed, how many plugins the program loads for the change)
     for (revision, (number, plugins)) in (2..).zip([(1, 0), (EVERY, 1), (CHAINS, 1)]) {
         let before = loaded(&server.program);
         setting

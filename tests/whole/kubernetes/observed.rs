@@ -1,4 +1,4 @@
-//! Lookups of a webhook server in its cluster: their spans, and their replay from recordings.
+//! Tests lookups of a webhook server in its cluster: their spans, and their replay from recordings.
 
 use std::{fs, net::SocketAddr};
 
@@ -17,7 +17,7 @@ use crate::{
     traces::collector::{Collector, Manner, attribute, spans},
 };
 
-/// The configuration of a webhook server with access to a cluster; tests append to it.
+/// The configuration of a webhook server with access to a cluster, to which tests append further keys.
 const CONFIG: &str = "
 dialect: { kubernetes: {} }
 listen: { tls: { certificate: localhost.pem, key: localhost.key } }
@@ -38,7 +38,7 @@ spec:
       cel: { validations: [ { expression: \"object.metadata.name == 'web'\" } ] }
 ";
 
-/// A Kyverno policy that looks up the limits of the namespace and sends a request to a server.
+/// A Kyverno policy that looks up the ConfigMap `limits` in the namespace, and sends a request to a server.
 const POLICY: &str = "
 apiVersion: policies.kyverno.io/v1
 kind: ValidatingPolicy

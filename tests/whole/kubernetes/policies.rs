@@ -44,7 +44,7 @@ fn documents() -> String {
             &program,
             "  message: ask the owners\n  timeoutEvalSeconds: 1\n  settings: { required: owner }\n",
         ),
-        // This policy denies every request, but is not enforced.
+        // This policy would deny every request, but its mode is `monitor`, so it only reports.
         policy(
             "ClusterAdmissionPolicy",
             "{ name: watched }",

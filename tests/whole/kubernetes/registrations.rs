@@ -1,4 +1,4 @@
-//! The webhook configurations that the leader writes, and the certificate for their CA bundle.
+//! Tests the webhook configurations that the leader writes, and the certificate for their CA bundle.
 
 use std::{
     collections::BTreeSet,
@@ -111,7 +111,7 @@ fn serve(directory: &TempDir, setting: &Setting, config: &str) -> Serve {
     Serve::new(config).unwrap().store(store())
 }
 
-/// Makes a TLS handshake like the API server, and returns the server's certificate.
+/// Connects over TLS like the API server. Returns the connection, and the certificate that the server presented.
 async fn connect(
     address: SocketAddr,
     bundle: &str,

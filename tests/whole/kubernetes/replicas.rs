@@ -1,4 +1,4 @@
-//! Replicas that go live together.
+//! Tests replicas that start to use each change of the definitions at the same time.
 
 mod balancer;
 mod under_load;

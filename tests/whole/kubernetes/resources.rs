@@ -1,4 +1,4 @@
-//! Chains stored as resources of the cluster.
+//! Tests chains that are resources of the cluster.
 
 use std::path::Path;
 

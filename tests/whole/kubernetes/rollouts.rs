@@ -1,4 +1,4 @@
-//! Rollouts of candidates in replicas that go live together.
+//! Tests rollouts of candidates in replicas that go live together.
 
 use serde_json::{Value, json};
 

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::scene::{store, write};
 
-/// The configuration of a webhook server over TLS; tests append to it.
+/// The configuration of a webhook server over TLS, to which tests append further keys.
 const CONFIG: &str = "
 dialect: { kubernetes: {} }
 listen: { tls: { certificate: localhost.pem, key: localhost.key } }
@@ -68,7 +68,7 @@ impl Server {
     }
 }
 
-/// Creates certificates for `localhost`, with the CA in `ca.pem`. `more` are arguments of `admittance certs`.
+/// Creates certificates for `localhost`, with the CA in `ca.pem`. `more` are further arguments of `admittance certs`.
 pub(crate) async fn certificates(directory: &TempDir, more: &[&str]) {
     let out = directory.path().to_str().unwrap();
     let hosts = ["--host", "localhost", "--host", "127.0.0.1"];
@@ -172,7 +172,7 @@ pub(crate) const POD: ReviewedResource<'static> = ReviewedResource {
 };
 
 impl ReviewedResource<'_> {
-    /// Returns a review of version `v1` for an object in the namespace `test` with the label `remove: me`.
+    /// Returns an AdmissionReview (`v1`) of an object in the namespace `test`, which has the label `remove: me`.
     pub(crate) fn review(self, uid: &str) -> Value {
         let parts: Vec<_> = self.resource.split('/').collect();
         let (group, version, resource) = (parts[0], parts[1], parts[2]);

@@ -1,4 +1,4 @@
-//! The statuses of chains stored as resources, and the replica that writes them.
+//! Tests the statuses of chains that are resources, and which replica writes them.
 
 use admittance_tests::Admittance;
 use serde_json::{Value, json};

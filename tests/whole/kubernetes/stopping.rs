@@ -1,4 +1,4 @@
-//! Graceful shutdown: reviews in flight are answered, and clients are told to close their connections.
+//! Tests the graceful shutdown: reviews in flight are answered, and clients are told to close their connections.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Policies for other policy systems, such as Gatekeeper, that are resources of the cluster.
+//! Tests policies for other policy systems, such as Gatekeeper, that are resources of the cluster.
 
 use serde_json::{Value, json};
 
@@ -148,7 +148,7 @@ async fn kinds_of_constraints_can_be_added_and_removed_while_running() {
     let setting = Setting::new();
     let server = start_reading(&setting, DEFINITIONS).await;
     assert_eq!(server.message().await, "");
-    // Gatekeeper is installed while the program runs.
+    // The kinds of Gatekeeper are defined while the program runs, as when Gatekeeper is installed.
     setting.server.define_kind(
         "templates.gatekeeper.sh/v1",
         TEMPLATES,

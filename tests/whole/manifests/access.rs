@@ -1,4 +1,4 @@
-//! Access to the admin port, and the program's rights in the cluster.
+//! Tests access to the admin port of a Pod, and the program's rights in the cluster.
 
 use super::*;
 

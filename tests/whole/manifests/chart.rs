@@ -1,4 +1,4 @@
-//! The Helm chart, rendered by Helm.
+//! Tests the Helm chart, which Helm renders.
 
 use std::{env, process::Output};
 

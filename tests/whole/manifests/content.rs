@@ -1,4 +1,4 @@
-//! The manifests that each flag produces.
+//! Tests which manifests each flag produces.
 
 use super::*;
 

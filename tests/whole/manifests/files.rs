@@ -1,4 +1,4 @@
-//! Directories as input and output, and configurations that cannot be installed.
+//! Tests directories as input and output, and configurations that cannot be installed.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! A static Pod whose webhooks are configured in files of the API server.
+//! Tests a static Pod. Its webhooks are configured in files of the API server.
 
 use super::{
     pod::{post, review},

@@ -1,4 +1,4 @@
-//! Definitions in ZooKeeper, shared by several drivers whose connections may be lost.
+//! Tests definitions in ZooKeeper, which several drivers share. The drivers may lose their connections.
 
 use std::time::Instant;
 

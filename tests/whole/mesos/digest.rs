@@ -1,4 +1,4 @@
-//! Digest authentication of ZooKeeper: only one user may read the nodes.
+//! Tests that a driver authenticates itself at ZooKeeper by digest. Only one user may read the nodes.
 
 use std::os::unix::fs::PermissionsExt as _;
 

@@ -1,4 +1,4 @@
-//! A gateway in front of several drivers.
+//! Tests a gateway in front of several drivers.
 
 use admittance_tests::{MesosCluster, Scheduler};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! A change of the master scheduler under load.
+//! Tests a change of the master scheduler under load.
 
 use std::time::Instant;
 

@@ -12,7 +12,7 @@ use crate::scene::{store, write};
 
 pub(super) const CLUSTER: &str = "BCS-MESOS-10001";
 
-/// A driver in front of one configured scheduler.
+/// A driver, and the only scheduler to which it forwards requests. Its address is in the configuration.
 pub(super) struct Mesos {
     _directory: TempDir,
     pub(super) cluster: MesosCluster,

@@ -1,4 +1,4 @@
-//! A driver's nodes in ZooKeeper, which are created again when its session or the ensemble's leader is lost.
+//! Tests a driver's nodes in ZooKeeper. They are created again if its session or the ensemble's leader is lost.
 
 use admittance_tests::{MesosCluster, Scheduler};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Mutual TLS between client and driver, and between driver and scheduler.
+//! Tests mutual TLS between client and driver, and between driver and scheduler.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! Real ZooKeeper servers.
+//! Real ZooKeeper servers, in which each test has a root node of its own.
 
 use zookeeper_client::{Acls, Client, CreateMode};
 

@@ -1,4 +1,4 @@
-//! `POST /v1/evaluate` and `POST /v1/applies`.
+//! Tests `POST /v1/evaluate` and `POST /v1/applies` of the admin API.
 
 use admittance_tests::{Client, Reply, Versions};
 use http::Request;
@@ -22,7 +22,7 @@ impl Setup {
         Client::new().unwrap().send(request).await.unwrap()
     }
 
-    /// Evaluates a request, checks that this succeeds, and returns the reply.
+    /// Sends this body to `/v1/evaluate`, checks that the evaluation succeeds, and returns the reply.
     async fn evaluated(&self, body: &Value) -> Value {
         let reply = self.ask("/v1/evaluate", body).await;
         assert_eq!(reply.status, 200, "{}", reply.text());

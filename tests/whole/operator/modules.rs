@@ -26,7 +26,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Returns the version that the plugin reports in the running driver.
+/// Returns the plugin's version according to the status of the running driver.
 async fn version(program: &Admittance) -> Value {
     let status = program.status().await.unwrap();
     status["chains"][0]["stages"][0]["hook"]["version"].clone()

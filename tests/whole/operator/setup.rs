@@ -55,7 +55,7 @@ impl Setup {
         }
     }
 
-    /// Kills the driver and restarts it with the same history.
+    /// Kills the driver, and starts it again with the same files and history.
     pub(super) async fn restart(&mut self) {
         self.program.kill().await.unwrap();
         self.program = serve(&self.directory, &self.upstream).start().await.unwrap();
@@ -129,7 +129,7 @@ fn serve(directory: &TempDir, upstream: &Upstream) -> Serve {
         .history(directory.path().join("history"))
 }
 
-/// Returns a chain whose only stage has the plugin in this file and the fields in `more`.
+/// Returns a chain with one stage. The stage has the plugin in the file `module`, and the fields in `more`.
 pub(super) fn chain(module: &str, more: &str) -> String {
     format!(
         "# Which version runs.

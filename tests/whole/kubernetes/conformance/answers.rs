@@ -1,4 +1,4 @@
-//! Valid and invalid answers of webhooks, and the denials that users see.
+//! Tests valid and invalid answers of webhooks, and the denials that users see.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Connections and durations of calls of webhooks, and requests for which no webhook is called.
+//! Tests connections and timeouts of webhook calls, and requests for which no webhook is called.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The effect of `matchConditions` on a request, and conditions that are rejected.
+//! Tests the effect of `matchConditions` on a request, and which of them are rejected.
 
 use admittance_tests::Admittance;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Reinvocation: webhooks that are called a second time.
+//! Tests webhooks that are called a second time, because a later webhook has changed the object.
 
 use serde_json::{Value, json};
 

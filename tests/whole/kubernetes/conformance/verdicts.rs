@@ -1,4 +1,4 @@
-//! The effect of webhooks' answers on a request.
+//! Tests the effect of webhooks' answers on a request.
 
 use admittance_tests::Admittance;
 use serde_json::{Value, json};

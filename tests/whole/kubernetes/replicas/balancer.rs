@@ -50,7 +50,7 @@ struct Backend {
     review: String,
     client: Client,
     is_ready: AtomicBool,
-    /// The number of requests that this replica has answered.
+    /// How many requests of the clients this replica has answered.
     answered: AtomicUsize,
 }
 
@@ -98,7 +98,7 @@ impl Balancer {
             .push(tokio::spawn(probe(self.shared.clone(), backend)));
     }
 
-    /// Returns the number of requests that this replica has answered.
+    /// Returns how many requests of the clients this replica has answered.
     pub(super) fn answered(&self, server: &Server) -> usize {
         let ready = server.program.admin_url("/readyz");
         let backends = self.shared.backends();

@@ -111,7 +111,8 @@ impl Fleet {
         place.unwrap()
     }
 
-    /// Kills a replica during a change, and starts another one in its place.
+    /// Changes the chain, kills the replica at this index before the change is live, and starts another one in its
+    /// place.
     async fn kill(&mut self, place: usize) {
         self.change();
         let mut killed = self.servers.remove(place);
