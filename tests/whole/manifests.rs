@@ -1,5 +1,5 @@
-//! The output of `admittance kubernetes manifests` is complete, and the Pods in it can serve. `admittance kubernetes
-//! chart` installs the same objects.
+//! Tests that `admittance kubernetes manifests` prints complete manifests whose Pods can serve, and that `admittance
+//! kubernetes chart` installs the same objects.
 
 mod access;
 mod chart;

@@ -1,5 +1,4 @@
-//! A gateway in front of the API server, with an agent in the cluster. Users work with kubectl and the gateway's
-//! tokens.
+//! Tests a gateway in front of the API server, with an agent in the cluster, for users with kubectl and tokens.
 
 mod agents;
 mod attacks;

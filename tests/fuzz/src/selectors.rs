@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{block_on, parts};
 
 /// Compares a Kubernetes label selector, which is given as JSON, with the labels of a namespace. Checks that a stage
-/// with this selector is called exactly if [`is_chosen`] returns true.
+/// with this selector is called exactly if `is_chosen` returns true.
 pub fn selectors(input: &[u8]) {
     let [selector, labels] = parts(input);
     let (Ok(selector), Ok(labels)) = (

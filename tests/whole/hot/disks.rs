@@ -1,5 +1,4 @@
-//! Tests full and read-only disks. For this, the program runs in a mount namespace, if the kernel lets users create
-//! one.
+//! Tests full and read-only disks. The program runs in a mount namespace, if the kernel lets users create one.
 
 use std::{
     ffi::OsString,

@@ -1,5 +1,4 @@
-//! Sends Admittance the requests that kube-apiserver 1.36 sent to a webhook, with their original request lines, headers
-//! and bodies.
+//! Sends requests that kube-apiserver 1.36 sent to a webhook, with the same request lines, headers and bodies.
 
 use std::fs;
 

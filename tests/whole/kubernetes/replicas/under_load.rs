@@ -111,8 +111,7 @@ impl Fleet {
         place.unwrap()
     }
 
-    /// Changes the chain, kills the replica at this index before the change is live, and starts another one in its
-    /// place.
+    /// Changes the chain, kills the replica at this index before the change is live, and starts another replica.
     async fn kill(&mut self, place: usize) {
         self.change();
         let mut killed = self.servers.remove(place);
