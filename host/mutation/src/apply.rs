@@ -12,7 +12,7 @@ pub(crate) struct Growth {
     /// The number of bytes by which the object may still grow.
     left: usize,
     deadline: Deadline,
-    /// The number of values to visit before the deadline is checked again.
+    /// The number of values that the mutation may visit before it checks its deadline again.
     until_check: usize,
 }
 
@@ -240,7 +240,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Replaces a value. Returns whether the new value differs.
+    /// Replaces a value in the object. Returns whether the new value differs from the old one.
     fn replace(&mut self, value: &mut Value, new: Value) -> Result<bool, Failure> {
         let is_other = *value != new;
         if is_other {

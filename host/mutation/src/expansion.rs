@@ -25,8 +25,8 @@ pub struct Expansion {
 /// Describes how one object is generated from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generation {
-    /// The path in the generating object at which the generated object is found: `spec` and `template` for the Pod of a
-    /// Job.
+    /// The path of the generated object in the object from which it is generated: `spec` and `template` for the Pod of
+    /// a Job.
     pub source: Vec<String>,
     /// The kind of the generated object.
     pub kind: GroupVersionKind,
@@ -111,7 +111,7 @@ impl Generation {
     }
 }
 
-/// The parts of a generated object that are not copied from the object from which it is generated.
+/// The parts of a generated object that are not copied from the other object.
 struct Template {
     generation: Generation,
     name: String,

@@ -3,11 +3,11 @@
 /// The parts of an image's name that a mutator replaces. A part that is `None` is not changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageParts {
-    /// The registry, such as `registry.example.com:5000`.
+    /// The registry in the image's name, such as `registry.example.com:5000`.
     pub domain: Option<String>,
-    /// The repository in the registry, such as `library/nginx`.
+    /// The repository in the image's name, such as `library/nginx`.
     pub path: Option<String>,
-    /// The tag with its leading `:`, or the digest with its leading `@`.
+    /// The image's tag with its leading `:`, or its digest with its leading `@`.
     pub tag: Option<String>,
 }
 

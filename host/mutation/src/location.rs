@@ -113,7 +113,7 @@ pub enum LocationType {
     Any,
 }
 
-/// Writes the text that [`FieldLocation::parse`] reads.
+/// Writes a location in the form that [`FieldLocation::parse`] reads.
 impl fmt::Display for FieldLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_steps(&self.0, f)
@@ -233,7 +233,7 @@ impl Tokens<'_> {
         }
     }
 
-    /// Parses the rest of a list step after its `[`.
+    /// Parses the rest of the step that selects items of a list, after its `[`.
     fn items(&mut self) -> Result<Step, LocationError> {
         let key = self.word("the field that tells the items apart, as in `[name: web]`,")?;
         self.sign(':', "`:`")?;

@@ -174,7 +174,7 @@ impl Hook for Mutators {
     }
 }
 
-/// Applies the mutators that match the request.
+/// Applies those of the mutators that match the request.
 pub(crate) async fn mutate(
     mutators: &Arc<[Mutator]>,
     request: &Request,

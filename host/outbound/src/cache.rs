@@ -14,8 +14,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::sender::Answer;
 
-/// The key of a cached response: everything that the response may depend on. Requests with other grants or other
-/// headers, which may contain credentials, never share a response.
+/// The key of a cached response, which contains everything that the response may depend on. Requests with different
+/// grants or headers never share a response, because both may stand for different credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     networks: Vec<IpNet>,
@@ -180,7 +180,7 @@ impl Cache {
         }
     }
 
-    /// Caches the response if its headers allow that.
+    /// Caches a response if its headers allow that.
     pub(crate) fn keep(&self, key: Key, request: &request::Parts, head: &response::Parts, body: &Bytes) {
         let policy = CachePolicy::new_options(request, head, Moment::now().0, OPTIONS);
         self.keep_with(key, request, &head.headers, policy, body);

@@ -32,7 +32,7 @@ use crate::{OutboundConfig, address::Resolver};
 /// leaves a second for the reply.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The time after which an idle connection is closed.
+/// The time after which an idle connection to a server is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The maximum number of idle connections to each server.

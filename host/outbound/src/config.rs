@@ -14,7 +14,7 @@ pub struct OutboundConfig {
     pub ca: Option<PathBuf>,
     /// The largest body of a response to a plugin's request, in bytes. Default: 1 MiB.
     pub response_limit: usize,
-    /// The size of the response cache in bytes; 0 disables it. Default: 16 MiB.
+    /// The maximum size of the response cache, in bytes; 0 disables the cache. Default: 16 MiB.
     pub cache_size: u64,
     /// The credentials that grants may use, by name.
     pub credentials: BTreeMap<String, Credential>,

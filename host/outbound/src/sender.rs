@@ -99,7 +99,8 @@ impl Outbound {
         }
         let pool = self.pools.pool_for(networks);
         let changes = self.cache.as_ref().filter(|_| !parts.method.is_safe());
-        // Cached responses are removed before and after the request: it may take effect before its response arrives.
+        // Cached responses are removed before and after the request, because the request may take effect before its
+        // response arrives.
         if let Some(cache) = changes {
             cache.invalidate(&parts.uri);
         }
@@ -124,7 +125,7 @@ impl Outbound {
         }
     }
 
-    /// Sends the request, and reads the whole response.
+    /// Sends a plugin's request, and reads the whole response.
     async fn exchange(
         &self,
         pool: &Pool,

@@ -33,9 +33,9 @@ pub(crate) fn open(handler: Handler) -> notify::Result<RecommendedWatcher> {
 #[derive(Debug, Default)]
 pub(crate) struct EventSignal {
     pub(crate) notify: Notify,
-    /// Whether the last event completed a change: a file was closed by its writer, or renamed.
+    /// Whether the last event is the end of a change: a file was closed by its writer, or renamed.
     is_settled: AtomicBool,
-    /// The watched files that a program is writing, each with the time of the last write.
+    /// The watched files that a program is writing, each with the time of its last write.
     written: Mutex<HashMap<PathBuf, Instant>>,
     /// The watched paths. Writes to other paths are ignored.
     watched: Mutex<Watched>,
@@ -174,7 +174,7 @@ fn is_new(path: &Path) -> bool {
         .is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 1)
 }
 
-/// Registers with the operating system for events in directories.
+/// Registers with the operating system for the events in watched directories.
 #[derive(Debug)]
 pub(crate) struct DirectoryWatches {
     open: Open,
@@ -199,7 +199,7 @@ impl DirectoryWatches {
         }
     }
 
-    /// Registers for events in all directories in which a change may alter what these paths lead to.
+    /// Registers for the events in all directories in which a change may alter what these paths lead to.
     pub(crate) fn watch(&mut self, paths: &[PathBuf], extensions: Extensions) {
         if self.watcher.is_none() {
             match (self.open)(Handler(self.signal.clone())) {
@@ -227,7 +227,7 @@ impl DirectoryWatches {
                 Ok(()) => {
                     self.watched.insert(directory);
                 }
-                // The directory was removed meanwhile. An event from its parent directory follows.
+                // The directory has just been removed. The event from its parent directory will lead to another check.
                 Err(error) if matches!(error.kind, ErrorKind::PathNotFound) => {}
                 Err(error) => failed = Some(error),
             }
@@ -305,7 +305,7 @@ mod tests {
         }
     }
 
-    /// Returns whether the change that the event signal reported is complete; `None` if it reported no change.
+    /// Returns whether the reported change is complete; `None` if no change was reported.
     async fn signalled(signal: &EventSignal) -> Option<bool> {
         tokio::time::timeout(Duration::ZERO, signal.notify.notified())
             .await

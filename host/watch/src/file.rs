@@ -20,9 +20,9 @@ use rustix::fs::OFlags;
 
 use crate::Stamp;
 
-/// The maximum number of times that a file is read because it changes during each read.
+/// The maximum number of attempts to read a file that changes while it is read.
 const ATTEMPTS: u32 = 20;
-/// The pause before a file is read again.
+/// The pause before the next attempt to read a file.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The flags that open a path of any file type without blocking.
@@ -37,7 +37,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     // The kind is checked before opening, because opening a device may rewind a tape or arm a watchdog.
     check_regular(&std::fs::metadata(path)?)?;
     let file = OpenOptions::new().read(true).custom_flags(NO_WAIT).open(path)?;
-    // The open file is checked again, because the path may have changed.
+    // The path may have changed meanwhile, so the file that was opened is checked again.
     check_regular(&file.metadata()?)?;
     Ok(file)
 }
@@ -174,7 +174,7 @@ fn check_regular(metadata: &Metadata) -> io::Result<()> {
 /// The reason why a file with a secret cannot be used.
 #[derive(Debug)]
 pub enum SecretError {
-    /// The file cannot be read.
+    /// The file with the secret cannot be read.
     Unreadable(io::Error),
     /// Every user of the machine may read the file with the secret.
     WorldReadable,
@@ -282,7 +282,7 @@ mod tests {
         std::fs::write(&path, b"\xff").unwrap();
         let error = read_to_string(&path, 3).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-        // The size is checked before the file is read.
+        // The size is checked before the file is read, so a large file is refused without reading it.
         let large = File::create(&path).unwrap();
         large.set_len(1 << 40).unwrap();
         assert_eq!(

@@ -27,7 +27,7 @@ struct Source<T> {
 }
 
 impl<T> FileValue<T> {
-    /// Creates a value that never changes.
+    /// Creates a value that does not come from files, and never changes.
     pub fn fixed(value: T) -> Self {
         Self::new(value, None)
     }
@@ -135,7 +135,7 @@ mod tests {
             move || fs::read_to_string(&path).unwrap().parse::<u8>()
         };
         let number = FileValue::load([path.clone()], load).unwrap();
-        // The file changes before `follow` is called.
+        // The file is changed before `follow` is called, which must find this change nevertheless.
         fs::write(&path, "2").unwrap();
         let (reports, mut reported) = tokio::sync::mpsc::unbounded_channel();
         let follow = number.follow(|loaded| reports.send(loaded.copied().map_err(str::to_owned)).unwrap());

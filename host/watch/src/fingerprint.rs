@@ -41,9 +41,10 @@ pub fn is_selected_file(path: &Path, extensions: Extensions) -> bool {
 pub(crate) enum Content {
     Absent,
     File([u8; 32]),
-    /// A directory, with its entries by name. Subdirectories are left out unless their name has a selected extension.
+    /// The content of a directory: its entries by name. Subdirectories are left out unless their name has a selected
+    /// extension.
     Directory(BTreeMap<OsString, Content>),
-    /// A device, a pipe or a socket, which is not read, because it may be infinite.
+    /// The path leads to a device, a pipe or a socket. It is not read, because it may be infinite.
     Other,
     Unreadable(io::ErrorKind),
 }
@@ -89,7 +90,8 @@ impl Fingerprint {
         Self { contents, extensions }
     }
 
-    /// Returns the paths whose content differs in the other fingerprint, or that are missing there.
+    /// Returns the paths whose content is different in the other fingerprint, or which the other fingerprint does not
+    /// contain.
     pub(crate) fn differs_from(&self, other: &Self) -> Vec<PathBuf> {
         self.contents
             .iter()
@@ -128,7 +130,7 @@ impl Content {
 
     fn read(path: &Path, extensions: Extensions, digests: &mut Digests) -> Self {
         Self::try_read(path, extensions, digests).unwrap_or_else(|error| match error.kind() {
-            // The file does not exist, a link is dangling, or a parent is not a directory.
+            // The file does not exist, a link in the path is dangling, or a parent is not a directory.
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Absent,
             kind => Self::Unreadable(kind),
         })
@@ -238,7 +240,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Returns the stamp of a file.
+    /// Returns the stamp of a file with this metadata.
     pub fn from_metadata(metadata: &Metadata) -> Self {
         let seconds = u64::try_from(metadata.ctime()).ok();
         let nanoseconds = u32::try_from(metadata.ctime_nsec()).ok();

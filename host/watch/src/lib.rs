@@ -61,7 +61,7 @@ const PATIENCE: u32 = 10;
 /// [`WatchConfig::settle`]. The change is reported when two checks in a row find the same content.
 const SECOND_LOOK: u32 = 5;
 
-/// Watches files and directories until it is dropped.
+/// Watches files and directories for changes of their content until it is dropped.
 #[derive(Debug)]
 pub struct Watch {
     config: WatchConfig,
@@ -122,7 +122,7 @@ impl Watch {
         }
     }
 
-    /// Returns the watched paths.
+    /// Returns the paths that are watched.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.seen.contents.keys()
     }

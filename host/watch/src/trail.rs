@@ -4,7 +4,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// The maximum number of symbolic links that Linux follows in one path.
+/// The maximum number of symbolic links that are followed in one path, which is Linux's limit.
 const MOST_LINKS: usize = 40;
 
 /// Returns the directories in which a change may alter what this path leads to: the parents of the file and of each

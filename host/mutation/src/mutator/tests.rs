@@ -90,7 +90,7 @@ async fn a_mutator_that_cannot_be_applied_fails_the_hook() {
     assert_eq!(failure.message, expected);
 }
 
-/// Source: Gatekeeper 3.x, pkg/mutation/match/match.go, whose conditions are checked again in each round.
+/// Source: Gatekeeper 3.x, pkg/mutation/match/match.go. The conditions of a mutator are checked again in each round.
 #[tokio::test]
 async fn a_mutator_applies_only_to_requests_and_labels_that_it_selects() {
     let object = json!({"metadata": {"name": "web"}, "spec": {}});
