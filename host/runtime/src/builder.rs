@@ -126,9 +126,8 @@ impl HostBuilder {
         self
     }
 
-    /// Sets what is served if a definition in a store is invalid. All valid definitions are served in any case, and
-    /// [`Host::status`] reports the invalid one. Default: the last valid version of the invalid definition stays in
-    /// force.
+    /// Sets what is served instead of an invalid definition in a store. All valid definitions are served in any case,
+    /// and [`Host::status`] reports the invalid one. Default: the last valid version of the definition stays in force.
     pub fn on_bad_definition(mut self, on_bad: OnBadDefinition) -> Self {
         self.on_bad = on_bad;
         self
@@ -141,8 +140,8 @@ impl HostBuilder {
         self
     }
 
-    /// Declares which requests the control plane sends here. [`Host::status`] reports chains that also match other
-    /// requests. Default: all.
+    /// Declares which requests the control plane sends to this host. [`Host::status`] reports a chain if it matches
+    /// requests that are not among them. Default: all requests are sent.
     pub fn reach(mut self, reach: Reach) -> Self {
         self.reach = reach;
         self
@@ -190,7 +189,8 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the authorizer for match conditions that check permissions. Default: none, so such conditions fail.
+    /// Sets the authorizer for match conditions that check permissions. Default: there is none, so match conditions
+    /// that check permissions fail.
     pub fn authorizer(mut self, authorizer: impl Authorizer) -> Self {
         self.authorizer = Arc::new(authorizer);
         self
@@ -276,8 +276,8 @@ impl HostBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if definitions are invalid or stages cannot be built. The error lists all mistakes in all files, or all
-    /// stages that cannot be built.
+    /// Fails if definitions are invalid or stages cannot be built. The error lists all mistakes in all files. If there
+    /// are none, it lists all stages that cannot be built.
     pub async fn build(self) -> Result<Host, Error> {
         let history = match &self.history {
             Some(directory) => History::open(directory, self.keep)?,

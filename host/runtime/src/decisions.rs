@@ -30,9 +30,9 @@ use crate::Redaction;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DecisionsConfig {
-    /// The number of decisions to keep; 0 for none. Default: 10,000.
+    /// The maximum number of decisions in the log; 0 to keep none. Default: 10,000.
     pub count: usize,
-    /// The maximum memory of the decisions, in bytes. Default: 64 MiB.
+    /// The maximum memory of the decisions in the log, in bytes. Default: 64 MiB.
     pub bytes: usize,
     /// The values to redact in the objects and patches of decisions. The content of Secrets is never kept.
     pub redact: Vec<Redaction>,

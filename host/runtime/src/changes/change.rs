@@ -51,7 +51,7 @@ pub struct Applied {
     pub waits: bool,
     /// The effect of the change on each of its definitions.
     pub definitions: Vec<AppliedDefinition>,
-    /// The differences between the previous table and the new one.
+    /// The differences between the table before the change and the table after it.
     pub comparison: Comparison,
     /// Warnings about valid but probably unintended settings in the changed definitions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -63,20 +63,20 @@ pub struct Applied {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct AppliedDefinition {
-    /// Kind and name of the definition, `AdmissionChain/pods`.
+    /// The kind and name of the changed definition: `AdmissionChain/pods`.
     pub id: String,
-    /// Whether the definition was created, changed, deleted, or left as it was.
+    /// Whether the change created, changed or deleted the definition, or left it as it was.
     pub effect: AppliedEffect,
 }
 
-/// The reason why a change failed. A failed change has no effect.
+/// The reason why a change of definitions failed. A change that failed has no effect.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
-    /// The change itself is invalid: the text is not a definition, or the definition does not exist.
+    /// The requested change is invalid: the text is not a definition, or the definition does not exist.
     #[error(transparent)]
     Definitions(#[from] admittance_definitions::ChangeError),
-    /// The resulting definitions cannot be loaded.
+    /// The definitions that would result from the change cannot be loaded.
     #[error(transparent)]
     Table(#[from] Error),
     /// The revision to roll back to does not exist, or the new revision cannot be written.
@@ -94,15 +94,16 @@ pub enum ChangeError {
          `admittance status --fleet`"
     )]
     Waits(u64),
-    /// The store of the definitions cannot be written, or was changed by another program in the meantime.
+    /// The store of the definitions cannot be written, or another program has changed it in the meantime.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The change affects several stores, which cannot be written atomically.
+    /// The change affects several stores, which cannot be written together atomically.
     #[error("this changes definitions in {one} and in {other}; change one store at a time")]
     SeveralStores {
-        /// The [location](admittance_definitions::DefinitionStore::location) of one store.
+        /// The [location](admittance_definitions::DefinitionStore::location) of the first store that the change
+        /// affects.
         one: String,
-        /// The location of another store.
+        /// The location of another store that the change affects.
         other: String,
     },
 }
@@ -264,8 +265,8 @@ impl Host {
         if how.dry_run {
             return Ok(Some(applied));
         }
-        // The store is written even if an equal table is already live, because the store's content may differ from the
-        // table, or be invalid.
+        // The store is written even if an equal table is already live, because the store's content may be invalid, or
+        // differ from that table.
         if let Some(store) = store {
             let is_announced = store.kind() == StoreKind::Files;
             if is_announced {

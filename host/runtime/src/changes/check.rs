@@ -9,7 +9,7 @@ use crate::{
     live::source::{blocking, modules_and_warnings},
 };
 
-/// The kind of definitions that refer to stages in other definitions.
+/// The kind of definitions that contain exceptions. An exception refers to stages in other definitions.
 const EXCEPTION: &str = "AdmissionException";
 
 /// The result of checking a definition. Each message names the field, the problem and a fix.

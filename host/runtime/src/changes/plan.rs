@@ -27,7 +27,8 @@ pub(super) struct Plan {
     pub(super) paths: Vec<PathBuf>,
     pub(super) modules: HashSet<ModuleReference>,
     pub(super) warnings: Vec<String>,
-    /// The reason why the files that this change does not write cannot be used. Their earlier versions stay in force.
+    /// The reason why files that this change does not write cannot be used. The earlier versions of all files stay in
+    /// force.
     pub(super) pending: Option<Arc<Error>>,
 }
 

@@ -54,7 +54,8 @@ impl Host {
             let state = self.0.state.lock().await;
             (state.source.clone(), self.table().revision())
         };
-        // `state` is not locked here, because reading may wait for files that are being written or for a slow disk.
+        // `state` is not locked while the stores are read, because that may wait for files that are being written, or
+        // for a slow disk.
         let contents = self.0.stores.read().await;
         let _building = self.building();
         let input = before.input(contents).await.map_err(Arc::new)?;
@@ -84,7 +85,7 @@ impl Host {
                 .await?;
             Ok::<_, Error>((built, self.slot().await?))
         };
-        // Dropping `make` cancels fetches, compilations and configurations.
+        // If `make` is dropped, the fetches, compilations and configurations that it has started end.
         let built = match watch {
             None => make.await,
             Some(watch) => {

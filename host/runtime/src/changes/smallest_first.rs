@@ -1,4 +1,4 @@
-//! Compiles and configures small modules before large ones.
+//! Lets small modules be compiled and configured before large ones.
 
 use std::{collections::BTreeMap, sync::Arc};
 

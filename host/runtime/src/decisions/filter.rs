@@ -35,7 +35,7 @@ pub struct DecisionFilter {
 }
 
 impl DecisionFilter {
-    /// Selects only requests of this user.
+    /// Makes the filter select only requests of this user.
     pub fn user(mut self, name: impl Into<String>) -> Self {
         self.user = Some(name.into());
         self

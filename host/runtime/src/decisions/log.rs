@@ -1,4 +1,4 @@
-//! Reads the decisions in memory, and follows new ones.
+//! Returns the decisions in memory, page by page or as a stream of new ones.
 
 use std::{
     pin::Pin,
@@ -35,7 +35,7 @@ struct Inner {
     arrived: Notify,
 }
 
-/// A decision in memory. Cheap to clone.
+/// A decision that is kept in memory. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LoggedDecision {
     id: u64,
@@ -48,7 +48,7 @@ pub struct LoggedDecision {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum StreamItem {
-    /// A decision that matches the filter.
+    /// A decision that matches the filter of the stream.
     Decision(LoggedDecision),
     /// The number of decisions that were removed from the log before the stream could read them. Decisions that do not
     /// match the filter are counted, too.
@@ -120,9 +120,9 @@ impl DecisionLog {
     }
 
     /// Returns the newest decisions with this uid and ids smaller than `before`, in ascending order and with their
-    /// objects: at most [`PAGE_OF_UID`](Self::PAGE_OF_UID) decisions, of at most [`PAGE_BYTES`](Self::PAGE_BYTES). Also
-    /// returns how many older decisions have this uid. There may be many: kube-apiserver sends a request to several
-    /// paths, and clients choose uids.
+    /// objects: at most [`PAGE_OF_UID`](Self::PAGE_OF_UID) decisions, of at most [`PAGE_BYTES`](Self::PAGE_BYTES).
+    /// Returns the number of older decisions with this uid as well. There may be many: kube-apiserver sends a request
+    /// to several paths, and clients choose uids.
     pub fn get(&self, uid: &str, before: Option<u64>) -> (Vec<LoggedDecision>, usize) {
         let entries = self.newest_first(before);
         let matching = entries.filter(|entry| entry.read().is_some_and(|packed| packed.uid == uid));

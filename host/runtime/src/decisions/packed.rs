@@ -301,7 +301,7 @@ impl Unpacked {
 }
 
 impl LogEntry {
-    /// Reads the packed part of the decision. Returns no `None`, because [`Unpacked::pack`] wrote the bytes.
+    /// Reads the packed part of the decision. Never returns `None`, because [`Unpacked::pack`] wrote the bytes.
     pub(super) fn read(&self) -> Option<Packed<'_>> {
         postcard::from_bytes(&self.packed).ok()
     }
