@@ -576,8 +576,7 @@ impl Outcomes {
     }
 }
 
-/// Describes how a request ended: by the failure of a stage if the message names one, and otherwise by the status and
-/// the start of the message.
+/// Describes how a request ended: by a stage's failure in the message, or by the status and the message's start.
 fn outcome(status: u16, text: &str) -> String {
     let failure = text
         .split_once("failed (")

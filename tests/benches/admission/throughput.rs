@@ -40,13 +40,11 @@ struct Target {
     /// The IDs of the processes whose CPU time is counted for this server.
     processes: Vec<u32>,
     connections: &'static [usize],
-    /// Whether the table shows the ratio of other rows to this one. These are the rows of the same build, or all rows
-    /// if this is nginx.
+    /// Whether ratios in the table refer to this row: those of the same build, or all of them if this is nginx.
     is_base: bool,
 }
 
-/// Measures this build of the program, and compares it with another build if one is given. Returns false if this build
-/// is slower in any row.
+/// Measures this build of the program, and another build if given. Returns false if this one is slower in any row.
 pub(crate) async fn measure(directory: &Path, time: Duration, other: Option<PathBuf>) -> bool {
     let here = Build {
         program: crate::program(),

@@ -83,8 +83,7 @@ pub(crate) async fn prepare(cluster: &Cluster, config: &Value) {
     }
 }
 
-/// Starts a server that reads chains and Gatekeeper policies from the cluster. It has exactly the rights that the
-/// printed manifests grant.
+/// Starts a server that reads chains and Gatekeeper policies from the cluster, with the rights in its manifests.
 async fn reading(cluster: Arc<Cluster>) -> Scene {
     let mut dialect = json!({"kubernetes": {"webhookConfigurations": {
         "service": format!("{SERVICE}.default"), "failurePolicy": "Ignore",

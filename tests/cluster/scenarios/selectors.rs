@@ -85,8 +85,7 @@ pub(crate) async fn a_new_namespace_is_selected_at_once(cluster: Arc<Cluster>) {
     }
 }
 
-/// While the API server is unreachable, chains that need no labels of namespaces work. The other chains fail, and their
-/// failure policies apply.
+/// Without the API server, chains that need labels of namespaces fail, and their failure policies apply. Others work.
 pub(crate) async fn the_server_starts_without_the_cluster(cluster: Arc<Cluster>) {
     let plain = chain("plain", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let nobody = json!({

@@ -1,5 +1,4 @@
-//! Changes of chains, modules and certificates while users create Pods. No creation may fail, and each user must get
-//! the versions in order.
+//! Changes chains, modules and certificates while users create Pods. No creation may fail or see an older version.
 
 use std::{fs, sync::Arc};
 

@@ -1,5 +1,4 @@
-//! Kills while the program applies, fetches, compiles and starts, and graceful shutdown during compilation. `cargo task
-//! soak` repeats the kills a hundred times.
+//! Kills the program while it applies, fetches, compiles and starts. `cargo task soak` does this a hundred times.
 
 use std::{fs, path::Path};
 

@@ -10,8 +10,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
     let root = printed.directory.path().join("pod");
     printed.mount(&root);
 
-    // The printed definitions have the comments of the originals. They name plugins by paths in the Pod instead of
-    // paths on this machine.
+    // The printed definitions have the originals' comments, and name plugins by paths in the Pod.
     let chains = fs::read_to_string(root.join("etc/admittance/chains/pods.yaml")).unwrap();
     assert!(
         chains.contains("- name: log-agent   # stays where it is"),

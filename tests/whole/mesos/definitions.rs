@@ -103,8 +103,7 @@ impl Surroundings {
             .collect()
     }
 
-    /// Waits until the driver's status and metrics report exactly these definitions as invalid. Each is given by the
-    /// end of its path in ZooKeeper.
+    /// Waits until the driver's status and metrics report exactly the definitions whose paths end so as invalid.
     async fn until_bad(&self, driver: &Front, expected: &[&str]) {
         let mut last = (Vec::new(), Vec::new());
         let asking = async {

@@ -1,5 +1,4 @@
-//! The names by which tests recognize versions, in a module without dependencies, so that tests do not have to compile
-//! the guest.
+//! The names by which tests recognize versions, in a module that tests can use without compiling the guest.
 
 /// The version string that the compiler puts into the component, where it occurs once. Tests overwrite it.
 pub const VERSION: &str = "version-000000";

@@ -53,8 +53,7 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// Each case is tested twice, with the same result: with all webhooks in one configuration, and with each in a
-/// configuration of its own.
+/// Each case is tested twice, with one result: its webhooks are in one configuration, or in separate ones.
 #[tokio::test]
 async fn a_webhook_is_reinvoked_after_later_changes() {
     let directory = tempfile::tempdir().unwrap();
