@@ -179,7 +179,7 @@ impl Replicas {
             host.follow_rollouts(rollouts(&membership.replicas)).await;
             let target = membership.target;
             let agreement = agreement(target, &membership.replicas);
-            // A replica that may not share reports, and does not know a target, decides alone.
+            // A replica that may not share reports, and has never known a target, goes live by itself.
             let is_alone = membership.is_refused && self.known.lock().target.is_none();
             if membership.leads
                 && membership.problem.is_none()

@@ -94,7 +94,7 @@ pub struct ExceptionStatus {
 pub struct Problem {
     /// The time at which the problem was first seen.
     pub since: Moment,
-    /// The number of attempts to build a table since then. All of them failed.
+    /// The number of attempts so far to go live with the newest definitions.
     pub attempts: u64,
     /// The time of the next attempt if the definitions do not change before; absent if only a change can help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -251,7 +251,7 @@ pub struct StageStatus {
     /// The candidate for the stage's plugin; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<CandidateStatus>,
-    /// Set while an operator has disabled the stage; absent if it is enabled.
+    /// How an operator has disabled the stage; absent if it is enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled: Option<DisabledStage>,
 }

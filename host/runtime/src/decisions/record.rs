@@ -40,17 +40,18 @@ pub struct DecisionRecord {
     /// The groups of the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
+    /// The operation of the request: `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     #[schemars(with = "String")]
     pub operation: Operation,
-    /// The type of the object: `apps/v1/Deployment`.
+    /// The type of the request's object: `apps/v1/Deployment`.
     pub kind: String,
-    /// The resource, with the subresource if there is one: `apps/v1/deployments`, `apps/v1/deployments/scale`.
+    /// The resource of the request, with the subresource if there is one: `apps/v1/deployments`,
+    /// `apps/v1/deployments/scale`.
     pub resource: String,
-    /// The namespace; absent for cluster-scoped resources.
+    /// The namespace of the request; absent for cluster-scoped resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The name of the object; empty if the control plane generates it later.
+    /// The name of the request's object; empty if the control plane generates it later.
     pub name: String,
     /// The chains that the request was sent to: `Mutating`, `Mutating/Namespaced`, `Validating:images`; absent if it
     /// was sent to all chains.
@@ -76,7 +77,7 @@ pub struct DecisionRecord {
     pub warnings: Vec<String>,
     /// The time that the request spent in the chains, in microseconds.
     pub microseconds: u64,
-    /// A row for each stage of the matching chains, in order.
+    /// A row for each stage of the chains that the request matched, in order.
     pub stages: Vec<StageRecord>,
 }
 
@@ -95,9 +96,9 @@ pub struct StageRecord {
     pub round: u8,
     /// `Enforce`; or `Audit` if the stage's verdict is only recorded.
     pub mode: Mode,
-    /// `skipped`, `not-reached`, `allow`, `patch`, `deny` or `failed`.
+    /// The result of the stage: `skipped`, `not-reached`, `allow`, `patch`, `deny` or `failed`.
     pub result: String,
-    /// The reason why the stage was skipped, denied the request, or failed.
+    /// The reason why the stage was skipped, denied the request, or failed; absent if it did none of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The HTTP status of the stage's denial; absent if it did not deny the request.
@@ -140,7 +141,7 @@ pub struct DecisionDetail {
     /// large to be kept, and for clients without the role Admin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub review: Option<RecordedRequest>,
-    /// The object after the chains; absent if they did not change it, or if the review is absent.
+    /// The object as the chains left it; absent if they did not change it, or if `review` is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Redacted>,
 }
@@ -192,7 +193,7 @@ impl DecisionVerdict {
         }
     }
 
-    /// Returns whether the request was refused.
+    /// Returns whether the request was refused with this verdict.
     pub fn is_refusal(self) -> bool {
         !matches!(self, Self::Allowed | Self::Changed)
     }
@@ -219,7 +220,7 @@ impl DecisionRecord {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DecisionList {
-    /// The decisions, the newest first.
+    /// The decisions on this page, the newest first.
     pub decisions: Vec<DecisionRecord>,
     /// The value of `before` with which to request the next page, of older decisions; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -242,7 +243,7 @@ pub struct ChainRates {
     pub requests: u64,
     /// The number of requests that a stage of the chain denied.
     pub denied: u64,
-    /// The number of requests that a stage in mode `Audit` would have denied.
+    /// The number of requests that a stage of the chain in mode `Audit` would have denied.
     #[serde(default)]
     pub would_deny: u64,
     /// The number of requests that a stage of the chain changed, and that were allowed.

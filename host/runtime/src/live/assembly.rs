@@ -47,8 +47,8 @@ pub(crate) struct Assembled {
 #[derive(Clone, Debug)]
 pub(crate) enum Modules {
     Current(Servers),
-    /// The digests of the modules that an earlier revision used. The key is `PHASE:CHAIN/STAGE`, and whether the
-    /// stage's candidate used the module.
+    /// The digests of the modules that an earlier revision used. Each key consists of `PHASE:CHAIN/STAGE`, and of
+    /// whether the stage's candidate used the module.
     AsOf(Arc<HashMap<(String, bool), Digest>>),
 }
 
@@ -348,7 +348,7 @@ fn prepared(plugin: PluginOrReason) -> PreparedHook {
 struct OrderedPlugin {
     order: Order,
     loaded: Result<LoadedPlugin, StageErrorCause>,
-    /// Whether the stage may be built although this plugin cannot be loaded.
+    /// Whether the stage that uses this plugin may be built even if the plugin cannot be loaded.
     may_fail: bool,
 }
 

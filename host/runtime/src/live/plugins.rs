@@ -49,7 +49,7 @@ pub enum Progress {
         /// The size of the plugin's module in bytes.
         size: usize,
     },
-    /// A plugin is loaded.
+    /// A plugin has been loaded.
     Loaded(Arc<Loaded>),
     /// A plugin need not be loaded, because it is in memory.
     Kept,

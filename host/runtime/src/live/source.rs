@@ -251,8 +251,8 @@ impl Source {
         }
     }
 
-    /// Returns what is served instead of a definition file whose stages cannot be built; `None` if no table can be
-    /// built.
+    /// Decides what is served instead of a file whose stages cannot be built. Returns `None` if no table can be built
+    /// then.
     fn served_instead(
         &self,
         usable: &Usable,
@@ -273,8 +273,8 @@ impl Source {
         }
     }
 
-    /// Returns whether `served` lacks a stage that is in force and that the `whole` definitions contain. Such a stage
-    /// may have moved to a file that cannot be used yet.
+    /// Returns whether `served` lacks a stage that is in force, although the `whole` definitions contain it. Such a
+    /// stage may have moved to a file that cannot be used yet.
     async fn loses_stages(&self, whole: &DefinitionSet, served: &DefinitionSet) -> Result<bool, Error> {
         let (whole, served, in_force) = (whole.clone(), served.clone(), self.in_force.clone());
         blocking(move || {

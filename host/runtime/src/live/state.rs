@@ -17,7 +17,7 @@ use crate::{
     status::{HistoryStatus, metrics},
 };
 
-/// The live table and its status. It is replaced as a whole, so that whoever reads it sees a consistent state.
+/// The live table with its status. Both are replaced together, so that whoever reads them sees a consistent state.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveState {
     pub(crate) table: Arc<Table>,
@@ -109,7 +109,7 @@ impl Host {
         table
     }
 
-    /// Goes live with a table that the history already contains.
+    /// Goes live with a table whose revision is in the history.
     pub(crate) fn make_live(
         &self,
         state: &mut TableState,

@@ -157,8 +157,8 @@ impl Table {
         evaluation.finish()
     }
 
-    /// Combines the outcome of a request with what an observer needs to know about the request. `started` is the time
-    /// at which the request entered the chains.
+    /// Returns what an observer needs to know about a request and its outcome. `started` is the time at which the
+    /// request entered the chains.
     pub(crate) fn observed<'o>(
         &self,
         request: Request,

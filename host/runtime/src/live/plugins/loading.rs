@@ -102,8 +102,8 @@ pub(super) async fn plugin(
     Ok((Arc::new(plugin), false))
 }
 
-/// Loads a plugin from the store; returns `None` if the store has no compiled form that can be loaded. The permit is
-/// held while the form is read and loaded, so that only few compiled forms are in memory at a time.
+/// Loads a plugin from the store; returns `None` if the store has no compiled form of it that can be loaded. The permit
+/// is held while the form is read and loaded, so that only few compiled forms are in memory at a time.
 async fn stored(
     assembler: &Assembler,
     sandbox: &Sandbox,
