@@ -43,7 +43,7 @@ pub struct RolloutStatus {
     /// replica follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The number of requests that the candidate decided in this step. This and the counts below begin again after each
+    /// The number of requests that the candidate decided in this step. The counts of a rollout begin again after each
     /// pause.
     pub decided: u64,
     /// The number of requests that the candidate should have decided, but for which it gave no verdict.
@@ -100,7 +100,7 @@ pub struct Steered {
     pub stage: String,
     /// The progress of the rollout after the user's action.
     pub rollout: RolloutStatus,
-    /// The reason why the rollout will be as before after a restart; absent if the action survives a restart.
+    /// The reason why a restart of the program undoes the action; absent if the action survives a restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_kept: Option<String>,
 }

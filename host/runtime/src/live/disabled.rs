@@ -69,7 +69,7 @@ pub struct Switched {
     /// How the stage was disabled before this request; absent if it was enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<DisabledStage>,
-    /// The reason why the stage will be as before after a restart; absent if the request survives a restart.
+    /// The reason why a restart of the program undoes this change; absent if the change survives a restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_kept: Option<String>,
 }

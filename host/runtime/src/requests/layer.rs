@@ -121,8 +121,8 @@ impl Host {
 }
 
 impl AdmissionLayer {
-    /// The default size limit of a body, 7 MiB. That is twice the size of the largest object that kube-apiserver
-    /// accepts, with room for an envelope.
+    /// The default size limit of a body, 7 MiB. That is twice kube-apiserver's limit for a request, with room for an
+    /// envelope.
     pub const DEFAULT_BODY_LIMIT: usize = 7 * 1024 * 1024;
     /// The default time within which a body must arrive. It is long enough for slow connections.
     pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);

@@ -279,7 +279,7 @@ fn exchange(one: &mut Rollouts, other: &mut Rollouts) {
 
 #[tokio::test(start_paused = true)]
 async fn replicas_adopt_the_latest_change_of_any_replica() {
-    // Each replica counts separately.
+    // Each of the two replicas counts its own requests, so each has a rollout of its own.
     let rollouts = [three(), three()];
     let [mut one, mut other] = rollouts.each_ref().map(live);
     let at = |replica: &Rollouts| {
@@ -290,10 +290,10 @@ async fn replicas_adopt_the_latest_change_of_any_replica() {
         ((Some(Next), None), (Progressing, "50%")),
         ((None, Some(Pause)), (Paused, "50%")),
         ((None, Some(Resume)), (Progressing, "50%")),
-        // Of two simultaneous changes, the change to the smaller step wins.
+        // Both replicas change the rollout at the same time, so the change to the smaller step wins.
         ((Some(Next), Some(Pause)), (Paused, "50%")),
         ((Some(Resume), None), (Progressing, "50%")),
-        // An abort wins over a simultaneous change.
+        // Both replicas change the rollout at the same time, so the abort wins.
         ((Some(Abort), Some(Next)), (Aborted, "0%")),
         ((None, Some(Resume)), (Progressing, "10%")),
         ((None, Some(Next)), (Progressing, "50%")),
@@ -312,7 +312,7 @@ async fn replicas_adopt_the_latest_change_of_any_replica() {
         );
         assert_eq!(one.next_end(), other.next_end(), "{actions:?}");
     }
-    // If one replica reaches a limit, all replicas abort the rollout.
+    // One replica reaches a limit and aborts the rollout. The other replica takes over the abort.
     for _ in 0..5 {
         rollouts[1].count_decided(true);
     }
@@ -323,11 +323,11 @@ async fn replicas_adopt_the_latest_change_of_any_replica() {
     assert_eq!(shown(&one, &rollouts[0]), shown(&other, &rollouts[1]));
     assert_eq!(at(&one).0, Aborted);
 
-    // A replica that starts later adopts the abort.
+    // A replica that starts after the abort takes it over.
     let mut late = live(&rollouts[0]);
     exchange(&mut late, &mut one);
     assert_eq!(at(&late).0, Aborted);
-    // A rollout of another candidate does not adopt the abort.
+    // The abort does not concern the rollout of a different candidate.
     let mut another = Rollouts::default();
     another.adopt([rollout("two", "{ percent: 20 }")].into_iter());
     assert!(!another.follow(one.list()));
@@ -357,7 +357,8 @@ async fn replicas_agree_on_a_rollout_although_their_clocks_differ() {
         let state = |replica: &Rollouts| shown(replica, &rollout).0;
         assert_eq!(state(&other), state(&leader), "{minutes_ahead}");
     }
-    // When this replica becomes the leader, the step ends a whole pause after this replica learned of the step.
+    // This replica becomes the leader. The step lasts for its full length from the time at which this replica learned
+    // of it, whatever the clock of the previous leader said.
     other.set_led(false);
     assert_eq!(other.next_end(), Some(Instant::now() + minutes(10)));
     advance(minutes(10)).await;

@@ -322,7 +322,7 @@ fn the_decision_log_is_limited_by_count_and_bytes() {
     let [found] = by_bytes.get("large", None).0.try_into().unwrap();
     assert!(found.request().is_none() && found.detail().review.is_none());
 
-    // A decision that is larger than the whole log is not kept.
+    // A decision that is larger than the size limit of the whole log is not kept.
     let mut outcome = allowed("huge");
     outcome.warnings.push("x".repeat(30 * size));
     by_bytes.add(&observed(pod("huge", "shop"), &outcome));
@@ -370,7 +370,8 @@ fn a_disabled_decision_log_keeps_no_decisions() {
     );
 }
 
-/// Returns the next `count` items of a stream, each as the uid of a decision or as the number of missed decisions.
+/// Returns the next `count` items of a stream. Each is written as the uid of a decision, or as the number of missed
+/// decisions.
 async fn next(stream: &mut DecisionStream, count: usize) -> Vec<String> {
     let results: Vec<_> = stream.by_ref().take(count).collect().await;
     let items = results.into_iter().map(|item| match item {
