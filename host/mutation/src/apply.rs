@@ -136,8 +136,7 @@ impl Walk<'_> {
         Ok(is_changed)
     }
 
-    /// Applies the rest of the location, from the step `index` on, to every item of a list. Returns whether one was
-    /// changed.
+    /// Applies the rest of the location, from the step `index` on, to all items of a list. Returns whether one changed.
     fn each(&mut self, list: &mut [Value], index: usize) -> Result<bool, Failure> {
         let mut is_changed = false;
         if self.may_be(true, index) {
@@ -250,8 +249,7 @@ impl Walk<'_> {
         Ok(is_other)
     }
 
-    /// Returns the failure for a value whose type is not `expected`. The first `index` steps of the location lead to
-    /// the value.
+    /// Returns the failure for the value after the first `index` steps, whose type is not `expected`.
     fn other_type(&self, found: &Value, expected: &'static str, index: usize) -> Failure {
         let at = match index {
             0 => "the object".to_owned(),

@@ -94,8 +94,7 @@ impl Generation {
             );
             Failure::new(FailureKind::Error, message)
         })?;
-        // A controller will create the generated object, so the request to create it has no known user, as in
-        // Gatekeeper.
+        // As in Gatekeeper, the request to create the object has no user, because a controller will send it.
         let mut seen = request.clone();
         seen.operation = Operation::Create;
         seen.resource = self.kind.guess_resource();

@@ -203,8 +203,7 @@ pub(crate) async fn mutate(
         let selected = selected.iter().filter_map(|index| mutators.get(*index)).collect();
         let run = Run {
             selected,
-            // As in Gatekeeper, each mutator may need a round of its own, and one more round has to find that nothing
-            // changes.
+            // As in Gatekeeper: one round for each mutator, and one that has to find that nothing changes.
             rounds: mutators.len() + 1,
             metadata: &metadata,
         };

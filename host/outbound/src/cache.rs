@@ -120,8 +120,7 @@ const OVERHEAD: usize = 1 << 10;
 /// The estimated memory that a header of a cached response needs besides its name and value, in bytes.
 const HEADER_OVERHEAD: usize = 1 << 8;
 
-/// The largest `Age` header of a response that is cached, in seconds. Much larger values would overflow in the cache
-/// policy.
+/// The largest `Age` of a cached response, in seconds. Much larger values would overflow in the cache policy.
 const OLDEST: u64 = 365 * 24 * 3600;
 
 impl Cache {
@@ -283,8 +282,7 @@ mod tests {
         entries.insert(key("/d"), stored(40), 100);
         let kept = ["/a", "/b", "/c", "/d"].map(|path| entries.get(&key(path)).is_some());
         assert_eq!((kept, entries.size), ([true, false, true, true], 100));
-        // An entry that replaces another counts once. An entry that is larger than the whole cache is not stored, and
-        // evicts no other.
+        // An entry that replaces another counts once. An entry larger than the cache is not stored, and evicts none.
         entries.insert(key("/a"), stored(10), 100);
         assert_eq!(entries.size, 80);
         entries.insert(key("/e"), stored(101), 100);

@@ -38,8 +38,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum number of idle connections to each server.
 const IDLE_CONNECTIONS: usize = 16;
 
-/// The maximum number of connection pools. An installation needs few, because its grants have few different lists of
-/// networks.
+/// The maximum number of connection pools, one for each list of networks. Grants have few different lists.
 const POOLS: usize = 64;
 
 pub(crate) type Pool = Client<

@@ -18,8 +18,7 @@ pub struct OutboundConfig {
     pub cache_size: u64,
     /// The credentials that grants may use, by name.
     pub credentials: BTreeMap<String, Credential>,
-    /// The addresses of these host names, instead of those that DNS returns. A grant must allow them like addresses
-    /// from DNS.
+    /// The addresses of these host names, instead of those from DNS. A grant must allow them like those.
     pub resolve: BTreeMap<String, IpAddr>,
 }
 
@@ -39,8 +38,7 @@ impl Default for OutboundConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
     pub file: PathBuf,
-    /// The origins to which the secret may be sent. It is sent to no other origin, even if a definition grants requests
-    /// to it.
+    /// The only origins to which the secret may be sent, even if a definition grants requests to others.
     pub origins: BTreeSet<HttpOrigin>,
     /// The header that contains the secret. Default: `Authorization`, with the secret as a bearer token.
     pub header: Option<HeaderName>,

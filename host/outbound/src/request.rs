@@ -28,8 +28,7 @@ const OF_THE_HOST: [HeaderName; 11] = [
     header::UPGRADE,
 ];
 
-/// Checks and converts a plugin's request. The request must not contain the header `credential`, because the caller
-/// adds it.
+/// Checks and converts a plugin's request, which must not contain the header `credential`: the caller adds it.
 pub(crate) fn parse(
     request: HttpRequest,
     credential: Option<&HeaderName>,

@@ -99,8 +99,7 @@ impl Outbound {
         }
         let pool = self.pools.pool_for(networks);
         let changes = self.cache.as_ref().filter(|_| !parts.method.is_safe());
-        // Cached responses are removed before and after the request, because the request may take effect before its
-        // response arrives.
+        // Cached responses are removed before and after the request, which may take effect before it is answered.
         if let Some(cache) = changes {
             cache.invalidate(&parts.uri);
         }

@@ -182,8 +182,8 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the source from which the host takes the labels of namespaces. Default: each namespace has a single label,
-    /// which contains its name.
+    /// Sets the source of the labels of namespaces. Default: each namespace has a single label, which contains its
+    /// name.
     pub fn namespaces(mut self, namespaces: impl NamespaceSource) -> Self {
         self.namespaces = Arc::new(namespaces);
         self

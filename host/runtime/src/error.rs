@@ -12,8 +12,7 @@ pub enum Error {
     /// Definitions are invalid. Contains all mistakes in all files.
     #[error("{0}")]
     Definitions(#[from] Mistakes),
-    /// Definition stores cannot be read. Contains the error of each of them, and the mistakes in the stores that were
-    /// read.
+    /// Definition stores cannot be read. Contains the error of each, and mistakes in the stores that were read.
     #[error("{}", lines(.0))]
     Stores(Vec<StoreError>),
     /// Some definitions in stores are invalid. All valid definitions are live.
@@ -60,8 +59,7 @@ impl Error {
             Self::BadDefinitions(bad) => bad.iter().any(|bad| bad.is_transient),
             Self::Catalog(error) => error.is_transient(),
             Self::TooManyTables(_) => true,
-            // A store's error is temporary unless it is a mistake in a definition: for example, it ends when a missing
-            // permission is granted.
+            // A store's error may be temporary, such as a missing permission, unless it is a mistake in a definition.
             Self::Stores(errors) => errors
                 .iter()
                 .any(|error| !matches!(error, StoreError::Mistakes(_))),

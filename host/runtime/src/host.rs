@@ -133,8 +133,7 @@ impl Host {
             .collect()
     }
 
-    /// Records the requests that match a chain until the recording is dropped. Each of them is delivered after the
-    /// chains have decided it.
+    /// Records the requests that match a chain until the recording is dropped. Delivers each after it was decided.
     pub fn record(&self, config: RecordingConfig) -> Recording {
         self.0.observer.recorders.open(config)
     }
@@ -179,8 +178,7 @@ impl Host {
         BuildGuard(&self.0)
     }
 
-    /// Waits for a slot for one more table. Waits at most as long as the requests on older tables can take, and some
-    /// seconds more.
+    /// Waits for a slot for one more table, but not much longer than requests on older tables can take.
     pub(crate) async fn slot(&self) -> Result<OwnedSemaphorePermit, Error> {
         let patience = self.0.request_timeout + Duration::from_secs(10);
         self.0.slots.take(patience).await

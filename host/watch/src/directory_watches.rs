@@ -74,14 +74,12 @@ impl EventSignal {
         paths
     }
 
-    /// Takes paths that were written to. Records those of watched files as being written, and returns whether there are
-    /// any.
+    /// Records those of the paths that are watched files as being written. Returns whether there are any.
     fn record_opened(&self, mut paths: Vec<PathBuf>) -> bool {
         {
             let watched = self.watched.lock();
             paths.retain(|path| {
-                // Log files in a watched directory are written all the time. Their paths are dropped here, before the
-                // costly `canonicalize`.
+                // Log files in a watched directory are written all the time, so their paths are dropped early.
                 if !is_selected_file(path, watched.extensions)
                     && !path.file_name().is_some_and(|name| watched.names.contains(name))
                 {

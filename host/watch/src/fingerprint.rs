@@ -177,8 +177,7 @@ pub(crate) struct Digests {
 /// after both writes.
 const COARSENESS: Duration = Duration::from_secs(2);
 
-/// A file larger than this many bytes is not read, as that would take long: it counts as changed if its stamp has
-/// changed.
+/// A file larger than this many bytes is not read. It counts as changed if its stamp has changed.
 const LARGEST: u64 = 256 << 20;
 
 impl Digests {
@@ -205,8 +204,7 @@ impl Digests {
         #[allow(clippy::disallowed_methods, reason = "it is compared with the times of files")]
         let now = SystemTime::now();
         let mut file = file::open(path)?;
-        // The path may by now lead to another file than the one that `metadata` describes, so the stamp is taken from
-        // the open file.
+        // The path may by now lead to another file than before, so the stamp is taken from the open file.
         let stamp = Stamp::from_metadata(&file.metadata()?);
         let digest = digest(&mut (&mut file).take(LARGEST))?;
         if stamp.is_settled(now) {
@@ -259,8 +257,7 @@ impl Stamp {
         Sha256::digest(format!("{self:?}")).into()
     }
 
-    /// Returns how long ago the file was last changed or replaced; `None` if the file's time of change is in the
-    /// future.
+    /// Returns how long ago the file was last changed or replaced; `None` if that is in the future.
     pub fn age(&self, now: SystemTime) -> Option<Duration> {
         now.duration_since(self.changed?).ok()
     }

@@ -72,8 +72,7 @@ pub struct Watch {
     is_notified: bool,
     next_poll: Instant,
     signal: Arc<EventSignal>,
-    /// What the checks use. It is shared, because a check runs on a thread of its own, and goes on if its future is
-    /// dropped.
+    /// What the checks use. It is shared with the thread of a check, which goes on if its future is dropped.
     scanner: Arc<Mutex<Scanner>>,
 }
 
@@ -130,8 +129,7 @@ impl Watch {
     /// Watches the paths in the given fingerprint instead of the current ones, and reports the changes that were made
     /// after it was taken.
     pub fn expect(&mut self, seen: Fingerprint) {
-        // The next check subscribes to notifications for the new paths. It also finds changes that were made before
-        // that.
+        // The next check subscribes to notifications for the new paths, and finds earlier changes.
         self.is_due |= self.seen != seen;
         self.seen = seen;
     }

@@ -45,8 +45,7 @@ pub struct Applied {
     pub revision: u64,
     /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
-    /// Whether the change was written but is not live yet, because other replicas have to prepare it before all go live
-    /// together.
+    /// Whether the change was written but is not live, because other replicas have not prepared it yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits: bool,
     /// The effect of the change on each of its definitions.
@@ -100,8 +99,7 @@ pub enum ChangeError {
     /// The change affects several stores, which cannot be written together atomically.
     #[error("this changes definitions in {one} and in {other}; change one store at a time")]
     SeveralStores {
-        /// The [location](admittance_definitions::DefinitionStore::location) of the first store that the change
-        /// affects.
+        /// The [location](admittance_definitions::DefinitionStore::location) of one of the stores.
         one: String,
         /// The location of another store that the change affects.
         other: String,
@@ -117,8 +115,7 @@ impl Host {
     pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
         let set = self.0.stores.peek().await?.set()?;
         let in_force = self.0.stores.set_of(&self.0.live.load().entry);
-        // `ServeRest` lists an invalid definition as it is stored. `KeepLast` would list its last valid version
-        // instead.
+        // `ServeRest` lists an invalid definition as it is stored. `KeepLast` would list its last valid version.
         let read = move || {
             let usable = set.usable(in_force.files(), OnBadDefinition::ServeRest);
             usable.set.documents()
@@ -265,8 +262,7 @@ impl Host {
         if how.dry_run {
             return Ok(Some(applied));
         }
-        // The store is written even if an equal table is already live, because the store's content may be invalid, or
-        // differ from that table.
+        // The store is written even if an equal table is live, because the store's content may be invalid or differ.
         if let Some(store) = store {
             let is_announced = store.kind() == StoreKind::Files;
             if is_announced {
@@ -311,8 +307,7 @@ impl Host {
         self.0.live.load().entry.rolled_back_to()
     }
 
-    /// Returns a note for an error about an unknown name: the name may be unknown because a rollback is live. The note
-    /// is empty if none is.
+    /// Returns a note for an error about an unknown name, which a live rollback may explain. Without one, it is empty.
     pub(crate) fn rollback_note(&self) -> String {
         self.rolled_back_to().map_or_else(String::new, |to| {
             format!(
@@ -389,8 +384,7 @@ impl Host {
         entry.detail.revision.at = Moment::now();
         entry.instead_of = Some(state.source.inputs());
         let entry = Arc::new(entry);
-        // A rollback does not mend the current definitions, so their mistakes are reported until the definitions
-        // change.
+        // A rollback does not mend the current definitions, so their mistakes are reported until they change.
         let remaining = || {
             self.0
                 .live
@@ -429,8 +423,7 @@ fn compare(last: Option<&HistoryEntry>, entry: &HistoryEntry) -> Comparison {
     }
 }
 
-/// If the change ends a rollback, returns a warning that names all definitions and stages which the end of the rollback
-/// changes.
+/// If the change ends a rollback, returns a warning with the names of all definitions and stages that differ then.
 fn end_of_rollback(newest: Option<&HistoryEntry>, entry: &HistoryEntry) -> Option<String> {
     let newest = newest?;
     let to = newest.rolled_back_to()?;

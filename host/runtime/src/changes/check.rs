@@ -66,8 +66,7 @@ impl Host {
     }
 }
 
-/// Returns a mistake for each plugin of this definition whose module file is missing, or which demands more than `most`
-/// bytes of memory.
+/// Returns a mistake for each plugin of this definition whose module file is missing, or that needs over `most` bytes.
 fn plugin_mistakes(set: &DefinitionSet, path: &Path, most: usize) -> Vec<String> {
     let mut mistakes = Vec::new();
     for chain in set.chains().unwrap_or_default() {

@@ -12,8 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{Error, Host, RevisionModule, changes::reload::Reload, live::assembly::Servers};
 
-/// How long to wait until module files have been written completely. If a file takes longer, the stage that uses it
-/// fails to load.
+/// How long to wait for a module file that is being written. After that, its stage fails to load.
 const INCOMPLETE_FILE_TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Attempt {

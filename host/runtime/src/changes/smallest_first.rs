@@ -5,8 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-/// Limits how many items are worked on at a time. When one is finished, the smallest waiting item begins. Cheap to
-/// clone.
+/// Limits how many items are worked on at a time. The smallest waiting item begins next. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct SmallestFirstLimit(Arc<Mutex<State>>);
 
@@ -40,8 +39,7 @@ impl SmallestFirstLimit {
         self.state().limit
     }
 
-    /// Waits for permission to work on an item of this size. Of all waiting items, the smallest gets the next
-    /// permission.
+    /// Waits for permission to work on an item of this size. The smallest of the waiting items gets it next.
     pub(crate) async fn turn(&self, size: usize) -> WorkPermit {
         let (turn, given) = oneshot::channel();
         {

@@ -191,8 +191,7 @@ fn sorted(mut files: Vec<DefinitionFile>) -> StoreContent {
 }
 
 impl Contents {
-    /// Returns the snapshots of the stores after this read. The snapshot of a store that could not be read keeps the
-    /// known content.
+    /// Returns the snapshots after this read. For a store that could not be read, the known content is kept.
     fn after(&self, known: &[StoreSnapshot]) -> Vec<StoreSnapshot> {
         let after = |(read, known): (&Result<StoreContent, StoreError>, &StoreSnapshot)| StoreSnapshot {
             content: read.as_ref().ok().or(known.content.as_ref()).cloned(),

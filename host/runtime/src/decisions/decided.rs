@@ -18,8 +18,7 @@ pub(crate) struct DecidedRequest {
     pub(crate) selection: Selection,
     pub(crate) outcome: Outcome,
     pub(crate) verdict: DecisionVerdict,
-    /// The HTTP responses and the objects that plugins fetched for the request. Only requests that are recorded have
-    /// them.
+    /// What plugins fetched for the request: HTTP responses and objects. Only recorded requests have it.
     pub(crate) recorded: RecordedResponses,
     pub(crate) at: Moment,
     pub(crate) revision: u64,

@@ -55,8 +55,7 @@ pub enum StreamItem {
     Missed(u64),
 }
 
-/// A stream of new decisions, which never ends. It never delays a request, so a reader that is too slow misses
-/// decisions.
+/// A stream of new decisions, which never ends. It delays no request: a reader that is too slow misses decisions.
 #[derive(derive_more::Debug)]
 #[debug("DecisionStream {{ .. }}")]
 pub struct DecisionStream(Pin<Box<dyn Stream<Item = StreamItem> + Send>>);
@@ -286,8 +285,7 @@ impl LoggedDecision {
         write::detail(self.id, &self.decided, &self.redact)
     }
 
-    /// Returns `metadata.generateName` of the request's object; `None` if it has none, or if the log does not have the
-    /// object.
+    /// Returns `metadata.generateName` of the request's object; `None` if it has none, or is not in the log.
     pub fn generate_name(&self) -> Option<String> {
         self.decided.generate_name()
     }

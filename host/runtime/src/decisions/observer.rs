@@ -1,5 +1,4 @@
-//! Passes the outcome of each request to the metrics, the statistics of stages, the log, the decisions and the
-//! recordings.
+//! Passes the outcome of each request to metrics, statistics, the log, the decisions and the recordings.
 
 use std::{
     sync::Arc,

@@ -44,8 +44,7 @@ impl Host {
 }
 
 impl DecisionDetail {
-    /// Returns the original request and the chains to which it was sent; `None` if this decision lacks the request's
-    /// objects.
+    /// Returns the original request and the chains to which it was sent; `None` if the request's objects are absent.
     pub fn request(&self) -> Option<(Request, Selection)> {
         let review = serde_json::to_vec(self.review.as_ref()?).ok()?;
         let request = read_review(review).ok()?.request;

@@ -139,8 +139,7 @@ fn id_of(document: &serde_json::Value) -> Option<DefinitionId> {
     })
 }
 
-/// Returns a unified diff of two texts. If they have too many lines to compare, it removes all old lines and adds all
-/// new ones.
+/// Returns a unified diff of two texts. If they are too long to compare, it replaces all lines.
 fn difference([old_name, new_name]: [String; 2], old: &str, new: &str) -> String {
     let (old_lines, new_lines) = (old.lines().count(), new.lines().count());
     if old_lines * new_lines <= MOST_PAIRS {
@@ -211,8 +210,7 @@ mod tests {
         assert_eq!((same.text.as_str(), same.modules.len()), ("", 0));
     }
 
-    /// Returns the names of the definitions that differ if the text of a definition file changes from `before` to
-    /// `after`.
+    /// Returns the names of the definitions that differ between the two texts of a definition file.
     fn names(before: &str, after: &str) -> Vec<String> {
         changed_names(&entry(1, before).detail, &entry(2, after).detail)
     }

@@ -192,8 +192,7 @@ fn lock(directory: &Path) -> Result<File, HistoryError> {
         }
         Err(TryLockError::Error(error)) => return Err(failed(error)),
     }
-    // The process id is written to the lock file, so that another program which fails to get the lock can report who
-    // holds it.
+    // The process id is written to the lock file, so that another program can report who holds the lock.
     let note = file
         .set_len(0)
         .and_then(|()| file.rewind())

@@ -4,8 +4,7 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
-    /// The history does not contain the revision. The text contains its number and the numbers of the revisions that
-    /// exist.
+    /// The history does not contain the revision. The text contains its number and those of existing revisions.
     #[error("there is no revision {0}")]
     Unknown(String),
     /// Another program uses the history's directory.

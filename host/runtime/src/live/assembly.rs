@@ -119,8 +119,7 @@ pub(crate) const WORKERS: usize = 4;
 const WORKERS_IN_BACKGROUND: usize = 2;
 
 impl Assembler {
-    /// Leaves more resources to requests from now on: only one plugin is loaded at a time, and at most two are
-    /// compiled.
+    /// Leaves more resources to requests from now on: one plugin is loaded at a time, and at most two compiled.
     pub(crate) fn work_in_background(&self) {
         self.compilers.set_limit(WORKERS_IN_BACKGROUND);
         // Calling this again has no effect, because all permits but one have then been forgotten.
@@ -366,8 +365,7 @@ impl OrderedPlugin {
         };
         match self.loaded {
             Ok(loaded) => {
-                // If the module was not fetched because that was not allowed now, using the previous module is not an
-                // error.
+                // Using the previous module is not an error if the current one may not be fetched now.
                 let cause = loaded.fallback_cause.filter(|cause| !cause.is_not_fetched());
                 let tolerated = cause.map(|cause| (error(cause), Served::LastModules));
                 assembled.tolerated.extend(tolerated);

@@ -195,8 +195,7 @@ impl Host {
         for disabled in &ended {
             metrics::stage_disabled(&disabled.stage, false);
         }
-        // The result can be ignored, because `keep` logs its failures, and because the next start enables these stages
-        // as well.
+        // The result can be ignored: `keep` logs its failures, and the next start enables these stages as well.
         let _ = self.0.disabled.keep().await;
         ended.iter().for_each(log_end);
     }

@@ -53,8 +53,7 @@ pub enum Progress {
     Loaded(Arc<Loaded>),
     /// A plugin need not be loaded, because it is in memory.
     Kept,
-    /// A plugin cannot be loaded. All other plugins are loaded nevertheless, so that all errors can be reported
-    /// together.
+    /// A plugin cannot be loaded. The rest are loaded nevertheless, so that all errors can be reported together.
     Failed,
 }
 

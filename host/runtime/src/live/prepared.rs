@@ -76,16 +76,14 @@ pub struct Prepared {
     pub live: Digest,
     /// The content hash of the newest table, which waits to go live. If no table waits, the hash of the live table.
     pub newest: Digest,
-    /// The content hash of a table that was the newest before, and still waits to go live; `None` if there is no such
-    /// table.
+    /// The content hash of an earlier table that still waits to go live; `None` if there is no such table.
     pub earlier: Option<Digest>,
     /// The reason why not even the newest table contains all of the newest definitions; `None` if it does.
     pub problem: Option<String>,
 }
 
 impl Host {
-    /// Returns the tables that this host could serve at once. [`go_live_with`](Self::go_live_with) makes one of them
-    /// live.
+    /// Returns the tables that [`go_live_with`](Self::go_live_with) can make live at once.
     pub fn prepared(&self) -> Prepared {
         let (hash, live) = (self.hash(), self.0.live.load());
         Prepared {
@@ -96,8 +94,7 @@ impl Host {
         }
     }
 
-    /// Goes live with the prepared table that has this content hash. Returns whether a table with this hash is live
-    /// now.
+    /// Goes live with the prepared table that has this content hash. Returns whether such a table is live now.
     pub async fn go_live_with(&self, hash: Digest) -> bool {
         let mut state = self.0.state.lock().await;
         let is_newest = state.prepared.hashes().newest == Some(hash);
@@ -112,8 +109,7 @@ impl Host {
         let is_stale = !is_newest && state.prepared.newest.is_none();
         drop(state);
         self.log_change();
-        // Only the table that was just replaced contained the newest definitions, so they have to be read again to
-        // build a table.
+        // Only the replaced table contained the newest definitions, so they are read again to build a table.
         if is_stale {
             self.0.reread.notify_one();
         }
@@ -141,8 +137,7 @@ impl Host {
         self.table()
     }
 
-    /// Waits until a table with this content hash is live, but at most for [`GO_LIVE_TIMEOUT`]. Returns whether it is
-    /// live.
+    /// Waits for a table with this content hash to go live, at most [`GO_LIVE_TIMEOUT`]. Returns whether it is live.
     pub(crate) async fn until_live(&self, hash: Digest) -> bool {
         let mut changes = self.changes();
         let live = async { while self.hash() != hash && changes.changed().await.is_ok() {} };

@@ -73,8 +73,7 @@ pub(crate) struct BuiltTable {
     pub(crate) files: Vec<RevisionFile>,
     pub(crate) exceptions: Vec<LiveException>,
     pub(crate) hash: Digest,
-    /// The definitions that are invalid or whose modules cannot be fetched, so that they are not served as they are
-    /// written.
+    /// The definitions that are not served as written: they are invalid, or their modules cannot be fetched.
     pub(crate) bad: Vec<BadDefinition>,
     /// Whether a module is missing because the build was not allowed to request it from a server.
     pub(crate) lacks_modules: bool,
@@ -115,13 +114,11 @@ impl Source {
 
     /// Checks the definitions, and takes a fingerprint of the module files that they refer to.
     pub(crate) async fn input(&self, contents: Contents) -> Result<Input, Error> {
-        // The last known definitions of an unreachable store are included, so that the modules of its stages are
-        // watched.
+        // The last known definitions of an unreachable store are included, so that their modules are watched.
         let known = self.usable(self.stores.set_after_reading(&contents)).await?;
         let served = known.served();
         let (modules, refreshed, is_current) = blocking(move || {
-            // If the definitions are invalid, no module files are watched, because no table can be built before the
-            // definitions change.
+            // If the definitions are invalid, they have to change first, so no module files are watched.
             let chains = served.chains().unwrap_or_default();
             let plugins = || chains.iter().flat_map(plugins);
             let modules = Fingerprint::read(plugins().flat_map(files));
@@ -251,8 +248,7 @@ impl Source {
         }
     }
 
-    /// Decides what is served instead of a file whose stages cannot be built. Returns `None` if no table can be built
-    /// then.
+    /// Returns what is served instead of a file whose stages cannot be built; `None` if no table can be built.
     fn served_instead(
         &self,
         usable: &Usable,

@@ -28,8 +28,7 @@ use crate::{
     requests::trace::{request_span, trace_context},
 };
 
-/// The header that contains the uid of a request. The client may send it, the inner service gets it, and the reply has
-/// it.
+/// The header with the uid of a request. The client may send it, and the inner service and the reply get it.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Headers that contain digests of the body. They are removed if the chains change the body.
@@ -165,8 +164,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        // The instance that was polled ready has to be called, and a clone is not ready. So the clone is what stays
-        // here.
+        // The instance that was polled ready is called. What stays here is a clone, which is not ready.
         let waiting = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, waiting);
         let state = self.state.clone();
@@ -251,8 +249,7 @@ impl LayerState {
                 });
             }
         };
-        // The future is boxed, because most requests are only forwarded, and their future would be several times larger
-        // without it.
+        // The future is boxed, so that the future of a request that is only forwarded is several times smaller.
         Box::pin(self.inspect(head, body, inspection, uid, trace, inner)).await
     }
 
@@ -302,8 +299,7 @@ impl LayerState {
         request.uid = uid;
         request.front = Some(head.extensions.get().unwrap_or(&self.front).clone());
         request.trace = trace;
-        // The table is taken only now that the body has arrived, so that a slow body does not keep an old table in
-        // memory.
+        // The table is taken now that the body has arrived, so that a slow body keeps no old table in memory.
         let outcome = self.host.admit(request).await;
         if let Decision::Refused(refusal) = &outcome.decision {
             return Err(self.end(&EndReason::Refused(refusal), &outcome.warnings).into());

@@ -174,8 +174,7 @@ impl ReviewService {
             // The future is boxed, because it is rarely needed, and would enlarge the future of every review.
             return Ok(Box::pin(state.check(review, patience)).instrument(span).await);
         };
-        // The table is taken only now that the body has arrived, so that a slow body does not keep an old table in
-        // memory.
+        // The table is taken now that the body has arrived, so that a slow body keeps no old table in memory.
         let table = state.host.table();
         ensure_chain_exists(&table, &selection)?;
         Ok(judge(&table, review, &selection, patience).instrument(span).await)

@@ -1,5 +1,4 @@
-//! Fetches the stored object from the inner service. This is done before a request that changes the object passes the
-//! chains.
+//! Fetches the stored object from the inner service, before a request that changes it passes the chains.
 
 use std::{future::poll_fn, time::Duration};
 
@@ -100,8 +99,7 @@ where
     match reply.status() {
         StatusCode::OK => {}
         StatusCode::NOT_FOUND if query.may_be_absent => return Ok(Stored::default()),
-        // The inner service blames the client, for example because of a missing permission. So the client gets this
-        // reply.
+        // The inner service blames the client, for example for a missing permission. The client gets this reply.
         status if status.is_client_error() => {
             return Err(Unknown::Replied(
                 Passage::Ended("refused-by-upstream").mark(reply),
@@ -132,8 +130,7 @@ where
     Ok((state, version))
 }
 
-/// Makes the request conditional on this version of the object. Fails if the client's own `If-Match` excludes the
-/// version.
+/// Makes the request conditional on this version of the object. Fails if the client's `If-Match` excludes it.
 fn require_version(headers: &mut HeaderMap, version: HeaderValue) -> Result<(), Rejection> {
     let mut wanted = headers.get_all(IF_MATCH).iter().peekable();
     let is_any = wanted.peek().is_none();

@@ -37,8 +37,7 @@ use crate::{
     },
 };
 
-/// The maximum number of background calls of a candidate at a time, so that they do not take the slots that live
-/// plugins need.
+/// The maximum number of background calls of a candidate at a time. It leaves slots to live plugins.
 const BACKGROUND_CALLS: usize = 8;
 
 /// A hook that combines a plugin with its candidate. One of the two answers a request. Then the other is called in the
@@ -70,8 +69,7 @@ pub(crate) struct Trial {
     comparisons: Mutex<Comparisons>,
 }
 
-/// What identifies the comparison of a plugin with its candidate. If any of it differs in a new table, a new comparison
-/// begins.
+/// What identifies the comparison of a plugin with its candidate. If any of it changes, a new comparison begins.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TrialIdentity {
     pub(crate) stage: String,
@@ -208,8 +206,7 @@ impl HookWithCandidate {
 }
 
 impl Trial {
-    /// Compares the answers of plugin and candidate, and records the result. If they are large, this runs on a thread
-    /// for long work.
+    /// Compares the answers of plugin and candidate, and records the result, on a separate thread if they are large.
     async fn record(
         self: Arc<Self>,
         request: Arc<Request>,

@@ -73,8 +73,7 @@ impl Rollout {
         });
     }
 
-    /// Counts a request for which the verdicts of plugin and candidate were compared. `is_refusal` says that only the
-    /// candidate denied it.
+    /// Counts a request for which the verdicts were compared, and whether only the candidate denied it.
     pub(crate) fn count_compared(&self, is_refusal: bool) {
         if is_refusal {
             metrics::rollout_request(&self.stage, "refused");

@@ -139,8 +139,7 @@ async fn a_rollout_continues_in_a_new_table_with_the_same_candidate() {
     }
     assert!(rollouts.advance());
     assert_eq!(shown(&rollouts, &second).0, Aborted);
-    // A different candidate begins at the first step. So does the same candidate if the rollout's definition has
-    // changed.
+    // A different candidate begins at the first step. So does the same one if the rollout's definition changed.
     let other = rollout("two", "{ steps: [10, 50, 100] }");
     assert!(rollouts.adopt([other.clone()].into_iter()));
     assert_eq!(shown(&rollouts, &other), (Progressing, "10%".to_owned(), None));

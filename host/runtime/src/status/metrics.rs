@@ -81,8 +81,7 @@ pub const DURATION_BUCKETS: [f64; 19] = [
     10.0,
 ];
 
-/// Describes the metrics to the exporter, and sets counters to 0. Must be called once, when the exporter has been
-/// installed.
+/// Describes the metrics to the exporter, which must be installed, and sets counters to 0. Must be called once.
 pub fn describe_metrics() {
     METRICS.iter().for_each(Metric::describe);
     for directory in ["history", "store"] {

@@ -77,8 +77,7 @@ impl Default for StageStatistics {
 }
 
 impl StageStatistics {
-    /// Records the stage's failure policy. Returns whether it has changed, so that the failure counters must be set to
-    /// 0.
+    /// Records the stage's failure policy. Returns whether it is new, so that the failure counters must be set to 0.
     pub(crate) fn lacks_metrics(&self, policy: FailurePolicy) -> bool {
         let mut counts = self.0.lock();
         counts.metrics.replace(policy) != Some(policy)

@@ -217,8 +217,8 @@ mod tests {
                     for minute in 0..=number {
                         traffic.record(DecisionVerdict::Denied, Duration::ZERO, begun + minutes(minute));
                     }
-                    // All threads end together, because a thread that is started after the end of another would reuse
-                    // the counts of that one.
+                    // All threads end together, because a thread that is started later would reuse the counts of one
+                    // that ended.
                     all.wait();
                 });
             }

@@ -27,8 +27,7 @@ fn expecting(expected: Expected) -> Application {
     how
 }
 
-/// Returns the locations of the invalid definitions. A `+` follows if the previous version of the definition is in
-/// force.
+/// Returns the locations of the invalid definitions, with a `+` if the previous version is in force.
 fn bad(host: &Host) -> Vec<String> {
     let problem = host.status().problem;
     let bad = problem.into_iter().flat_map(|problem| problem.bad_definitions);

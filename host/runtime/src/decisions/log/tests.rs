@@ -135,8 +135,7 @@ fn a_filter_selects_the_decisions_that_meet_all_conditions() {
             }),
             vec![],
         ),
-        // The decision lists the stage `long`, but the stage was not called, so the filter does not select the
-        // decision.
+        // The decision lists the stage `long`, but the stage was not called, so the decision is not selected.
         (filter(|filter| filter.stage = Some("long".to_owned())), vec![]),
         (
             filter(|filter| filter.namespace = Some("shop".to_owned())),
@@ -370,8 +369,7 @@ fn a_disabled_decision_log_keeps_no_decisions() {
     );
 }
 
-/// Returns the next `count` items of a stream. Each is written as the uid of a decision, or as the number of missed
-/// decisions.
+/// Returns the next `count` items of a stream: the uid of each decision, or the number of missed decisions.
 async fn next(stream: &mut DecisionStream, count: usize) -> Vec<String> {
     let results: Vec<_> = stream.by_ref().take(count).collect().await;
     let items = results.into_iter().map(|item| match item {

@@ -17,8 +17,7 @@ use crate::{
 
 #[derive(Debug)]
 pub(crate) struct DisabledStages {
-    /// Locked while disabled stages or rollouts change, and while a table goes live, so that it goes live with their
-    /// newest state.
+    /// Locked while disabled stages or rollouts change, and while a table goes live with their newest state.
     stages: Mutex<Stages>,
     directory: Option<Arc<HistoryDirectory>>,
     writing: Mutex<()>,
@@ -33,8 +32,7 @@ pub(crate) struct Stages {
     exceptions_end: Option<Instant>,
     /// Exceptions that expired before this time have been logged.
     logged_until: Moment,
-    /// The earliest time at which a disabled stage has to be enabled, an exception expires, or a step of a rollout
-    /// ends.
+    /// The next time at which a disabled stage has to be enabled, an exception expires, or a rollout step ends.
     next_end: watch::Sender<Option<Instant>>,
 }
 
@@ -117,8 +115,7 @@ impl DisabledStages {
         };
         let this = self.clone();
         let writing = move || {
-            // The list is read while this lock is held, so that the last of several concurrent writes contains the
-            // newest list.
+            // The list is read under this lock, so that the last of concurrent writes contains the newest list.
             let _writing = this.writing.lock();
             let list = list(&this.lock());
             write(&directory, &list)

@@ -51,8 +51,7 @@ pub(super) async fn module(
         .await?;
     let store = catalog.store().filter(|_| assembler.fills_store);
     if let (ModuleReference::File(_), Some(store)) = (&order.reference, store) {
-        // The store keeps a copy of the module file, because the file may change later, and a rollback needs its
-        // present content.
+        // The module file may change later, but a rollback needs its present content, so the store keeps a copy.
         let (store, kept) = (store.clone(), module.clone());
         let kept = on_thread_for_long_work(move || store.insert_module(&kept))
             .await
@@ -122,8 +121,7 @@ async fn stored(
             CompiledCode::Memory(code) => Prepared::from_bytes(code, &header),
         };
         let loaded = prepared.and_then(|prepared| sandbox.load(&prepared, &config));
-        // Another program may have removed the file from the store meanwhile, or the operating system may refuse to map
-        // it.
+        // Another program may have removed the file from the store, or the operating system may refuse to map it.
         if let Err(Error::Artifact(reason)) = loaded {
             tracing::warn!(
                 reason,
