@@ -48,12 +48,10 @@ pub trait Transport: fmt::Debug + Send + Sync {
     /// Returns a receiver that is notified when a report or the connection to the other replicas changes.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// Returns all replicas and the target, as far as this replica knows them now. The caller asks at least every
-    /// second.
+    /// Returns all replicas and the target, as far as this replica knows them. Called at least every second.
     fn membership(&self) -> Membership;
 
-    /// Publishes the target to all replicas, unless this replica is no longer the leader. After a failure, the caller
-    /// tries again.
+    /// Publishes the target to all replicas if this replica still leads. After a failure, the caller tries again.
     async fn publish(&self, target: Digest);
 
     /// Shares reports with the other replicas. The future is created after the first report, and never completes. To
@@ -69,8 +67,7 @@ pub trait Transport: fmt::Debug + Send + Sync {
 pub struct Membership {
     /// The replicas that have reported. What the list contains about this replica itself may be out of date.
     pub replicas: Vec<Replica>,
-    /// The target, which is the content hash of the table that all replicas should serve, as a leader published it
-    /// last.
+    /// The content hash of the table that all replicas should serve, as a leader published it last.
     pub target: Option<Digest>,
     /// Whether this replica is the leader.
     pub leads: bool,
@@ -276,8 +273,7 @@ fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Opt
     before.insert(report).clone()
 }
 
-/// Returns the rollouts for this replica's report, after cutting off what exceeds the limits. `name` is the name of
-/// this replica.
+/// Returns the rollouts for this replica's report, within the limits. `name` is the name of this replica.
 fn bounded(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgress> {
     rollouts.sort_by_key(|rollout| Reverse(rollout.since));
     rollouts.truncate(MOST_ROLLOUTS);

@@ -35,12 +35,10 @@ pub struct RolloutStatus {
     pub by: RolloutKey,
     /// The time at which the current step began, or at which the state last changed if that was later.
     pub since: Moment,
-    /// The time at which the next step begins, or at which the last step is complete; absent if only a user can
-    /// continue the rollout.
+    /// The time at which the next step begins, or the last one is complete; absent if a user has to continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Moment>,
-    /// The reason why the rollout was aborted, or the user who paused it. If another replica did so, the name of that
-    /// replica follows.
+    /// The reason for an abort, or the user who paused the rollout; followed by the replica unless it is this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The number of requests that the candidate decided in this step. The counts of a rollout begin again after each
@@ -51,8 +49,7 @@ pub struct RolloutStatus {
     /// The number of failures at which the rollout is aborted, given the number of requests decided so far.
     #[serde(default)]
     pub failure_limit: u64,
-    /// The number of requests that the candidate decided and for which the plugin's answer was compared with the
-    /// candidate's.
+    /// The number of requests for which the candidate's deciding answer was compared with the plugin's answer.
     pub compared: u64,
     /// The number of compared requests that the candidate denied although the plugin did not.
     pub refused: u64,
@@ -169,8 +166,7 @@ impl Host {
         self.change_rollouts(Rollouts::advance).await;
     }
 
-    /// Calls `change`, which changes the rollouts and returns whether it changed any. If so, goes live with them and
-    /// writes them to disk.
+    /// Calls `change`, which returns whether it changed any rollout. If so, goes live with that and writes it to disk.
     async fn change_rollouts(&self, change: impl FnOnce(&mut Rollouts) -> bool) {
         {
             let mut stages = self.0.disabled.lock();

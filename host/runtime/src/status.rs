@@ -56,8 +56,7 @@ pub struct Status {
     pub stores: Vec<StoreStatus>,
     /// The chains of the live table, in the order in which a request passes them.
     pub chains: Vec<ChainStatus>,
-    /// The disabled stages that the live table does not contain. If a later table contains them, they are disabled in
-    /// it.
+    /// The disabled stages that the live table does not contain. They are disabled when a later table contains them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disabled_missing: Vec<DisabledStage>,
     /// The exceptions in the live table, sorted by name. Expired exceptions are included.
@@ -219,8 +218,7 @@ pub struct ChainStatus {
     pub name: String,
     /// The phase in which the chain's stages are called.
     pub phase: Phase,
-    /// Requests that match the chain's rules, but that the control plane does not send to this host; absent if it sends
-    /// them all.
+    /// Requests that match the chain but that the control plane does not send to this host; absent if it sends all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreached: Option<Unreached>,
     /// The stages of the chain, in the order in which they are called.
@@ -236,8 +234,7 @@ pub struct StageStatus {
     pub name: String,
     /// The hook that the stage calls.
     pub hook: HookStatus,
-    /// The mode from the stage's definition, which says whether its answers are enforced. Disabling the stage does not
-    /// change it.
+    /// Whether the stage's answers are enforced, according to its definition. Disabling the stage does not change it.
     pub mode: Mode,
     /// The stage's failure policy, which says what happens to a request if the stage fails.
     pub failure_policy: FailurePolicy,
@@ -283,8 +280,7 @@ pub struct PluginStatus {
     pub digest: String,
     /// Who signed the plugin's module, or a note that no signature is required.
     pub signature: String,
-    /// The reason why the plugin has to be configured in each call, which makes calls slower; absent if it was
-    /// configured only once.
+    /// The reason why the plugin is configured in each call, which is slower; absent if it was configured only once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configured_per_call: Option<String>,
     /// The kinds of objects that the plugin may read from the control plane.
@@ -324,12 +320,11 @@ pub struct CallStatus {
     /// The statistics of the stage's calls in the last five to ten minutes.
     #[serde(default)]
     pub recent: RecentCalls,
-    /// The median of the duration of the stage's calls in the last five to ten minutes, in microseconds; absent if
-    /// there were none.
+    /// The median duration of the stage's calls in the last five to ten minutes, in microseconds; absent without calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_microseconds: Option<u64>,
     /// The 99th percentile of the duration of the stage's calls in the last five to ten minutes, in microseconds;
-    /// absent if there were none.
+    /// absent without calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_microseconds: Option<u64>,
 }

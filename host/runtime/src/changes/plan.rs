@@ -27,8 +27,7 @@ pub(super) struct Plan {
     pub(super) paths: Vec<PathBuf>,
     pub(super) modules: HashSet<ModuleReference>,
     pub(super) warnings: Vec<String>,
-    /// The reason why files that this change does not write cannot be used. The earlier versions of all files stay in
-    /// force.
+    /// The reason why files outside this change cannot be used. The earlier versions of all files then stay in force.
     pub(super) pending: Option<Arc<Error>>,
 }
 

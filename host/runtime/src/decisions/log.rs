@@ -22,8 +22,7 @@ use crate::{Moment, Redaction, decisions::observer::Observed};
 /// How long a follower waits for further decisions after the first one, so that requests do not have to wake it often.
 const GATHERING: Duration = Duration::from_millis(20);
 
-/// The log of the decisions on the latest requests that matched a chain. It is in memory. Cheap to clone; lives as long
-/// as the host.
+/// The log of the decisions on the latest requests that matched a chain, in memory. Cheap to clone.
 #[derive(Clone, derive_more::Debug)]
 #[debug("DecisionLog {{ .. }}")]
 pub struct DecisionLog(Arc<Inner>);

@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Moment, RecordedRequest, Redacted};
 
-/// The decision on one request, with a row for each stage. Of the request's objects, it contains only the values that
-/// patches write.
+/// The decision on one request, with a row for each stage. It contains no objects, only the values that patches write.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -236,8 +235,7 @@ pub struct ChainRates {
     pub chain: String,
     /// The phase of the chain.
     pub phase: Phase,
-    /// The length of the period, in seconds. It is shorter than requested if the oldest decision in the log is more
-    /// recent.
+    /// The length of the period, in seconds. It is shorter than requested if the log does not reach back that far.
     pub seconds: f64,
     /// The number of requests that matched the chain.
     pub requests: u64,
@@ -255,12 +253,11 @@ pub struct ChainRates {
     pub p50_microseconds: u64,
     /// The 99th percentile of the time that requests spent in the chain, in microseconds.
     pub p99_microseconds: u64,
-    /// The requested period is divided into twelve equal parts: the number of requests in each part, the oldest part
-    /// first.
+    /// The number of requests in each of twelve equal parts of the requested period, the oldest part first.
     #[serde(default)]
     pub requests_series: Vec<u64>,
-    /// The 99th percentile of the time in the chain, in microseconds, for each of the twelve parts of the period; 0 for
-    /// a part without requests.
+    /// The 99th percentile of the time in the chain in each twelfth of the requested period, in microseconds; 0 if
+    /// there were no requests.
     #[serde(default)]
     pub p99_series: Vec<u64>,
 }

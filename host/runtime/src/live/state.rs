@@ -77,8 +77,7 @@ impl TableState {
 }
 
 impl Host {
-    /// Changes the live state, and returns the previous state. The caller holds the lock `_lock`, so that there are no
-    /// concurrent changes.
+    /// Changes the live state, and returns the previous one. The lock `_lock` prevents concurrent changes.
     fn change_live(&self, _lock: &Stages, change: impl FnOnce(&mut LiveState)) -> Arc<LiveState> {
         let before = self.0.live.load_full();
         let mut live = (*before).clone();
@@ -90,8 +89,7 @@ impl Host {
         before
     }
 
-    /// Goes live with a table, and adds it to the history. If the history cannot be written, the table is live
-    /// nevertheless.
+    /// Goes live with a table, and adds it to the history. It is live even if the history cannot be written.
     pub(crate) async fn go_live(
         &self,
         state: &mut TableState,
@@ -161,8 +159,7 @@ impl Host {
         });
     }
 
-    /// Returns the problem that remains after a build. If missing modules were not requested from servers, that is the
-    /// previous problem.
+    /// Returns the problem after a build: the previous one if missing modules were not requested from servers.
     pub(crate) fn problem_of(&self, built: &BuiltTable) -> Option<TableProblem> {
         if built.lacks_modules {
             return self.0.live.load().problem.clone();

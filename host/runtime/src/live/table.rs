@@ -33,8 +33,7 @@ pub struct Table {
     pub(crate) request_timeout: Duration,
     /// The observer of the table's outcomes; `None` if the table serves no requests.
     pub(crate) observer: Option<Arc<Observer>>,
-    /// The slot that the table takes in memory, shared with the tables that are derived from it; `None` if the table
-    /// serves no requests.
+    /// The table's slot in memory, which derived tables share; `None` if the table serves no requests.
     pub(crate) _slot: Option<Arc<OwnedSemaphorePermit>>,
 }
 
@@ -107,8 +106,7 @@ impl Table {
         }
     }
 
-    /// Returns whether any chain may match a request of which only this outline is known. If not, the request's body
-    /// need not be read.
+    /// Returns whether a chain may match a request with this outline. If not, the request's body need not be read.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
         match self.index.candidates_of(outline) {
             Some(positions) => self.chains_at(positions).any(|chain| chain.may_match(outline)),

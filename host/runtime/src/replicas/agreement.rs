@@ -13,8 +13,7 @@ use crate::RolloutProgress;
 pub struct Report {
     /// The content hash of the table that the replica serves.
     pub live: Digest,
-    /// The content hash of the newest table that the replica could serve at once; equal to `live` if that table is
-    /// live.
+    /// The content hash of the newest table that the replica could serve at once. It may be the live table.
     pub prepared: Digest,
     /// The content hash of an earlier table that the replica could also serve at once. It is reported because the
     /// replicas may have agreed on it before the newest table was prepared.
@@ -67,8 +66,7 @@ pub struct Replica {
 pub enum Agreement {
     /// The target stays as it is: all voters have it, and no voter has prepared a different table.
     Agreed,
-    /// The table with this content hash becomes the target. The leader publishes it, and then every replica goes live
-    /// with it.
+    /// The leader has to publish this content hash as the target. Then every replica goes live with the table.
     Switch(Digest),
     /// These voters have not prepared the table that the others wait to go live with.
     Waiting(Vec<Missing>),

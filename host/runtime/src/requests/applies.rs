@@ -20,8 +20,7 @@ pub struct ChainApplies {
     pub phase: Phase,
     /// Whether the chain applies to the request, which is so if one of its rules matches.
     pub applies: Applies,
-    /// The reason why no rule of the chain matches the request, or what has to be known to tell; absent if a rule
-    /// matches.
+    /// The reason why no rule of the chain matches, or what has to be known to tell; absent if a rule matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The stages of the chain, in order; empty if the chain does not apply.

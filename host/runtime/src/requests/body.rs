@@ -166,8 +166,7 @@ enum ReadError {
     Body(#[from] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// The size of the pieces in which a large body is collected, in bytes. A single buffer would be copied each time it
-/// grows.
+/// The size of the pieces of a large body, in bytes. A single buffer would be copied each time it grows.
 const PIECE: usize = 256 << 10;
 
 #[derive(Default)]
@@ -188,8 +187,7 @@ impl PartialBody {
         while !part.is_empty() {
             let free = self.last_piece.capacity() - self.last_piece.len();
             if free == 0 {
-                // The size of a piece is limited, so that a client cannot take much memory by announcing a large body
-                // without sending it.
+                // The size is limited, so that a client cannot take much memory by only announcing a large body.
                 let size = part.len().saturating_add(rest.unwrap_or(self.length)).min(PIECE);
                 memory.take(size)?;
                 let complete = std::mem::replace(&mut self.last_piece, Vec::with_capacity(size));
@@ -222,8 +220,7 @@ impl PartialBody {
     }
 }
 
-/// Reads a whole body. Copies and drops each part, so that its memory can be reused. If there is only one part, returns
-/// it without copying.
+/// Reads a whole body. Copies each part and drops it, so that its memory is reused. A single part is not copied.
 async fn whole<B>(mut body: B, memory: &mut BodyMemory) -> Result<Bytes, ReadError>
 where
     B: Body<Data = Bytes, Error = Box<dyn std::error::Error + Send + Sync>> + Unpin,

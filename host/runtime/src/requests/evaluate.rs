@@ -32,12 +32,10 @@ use crate::{
 /// The maximum number of evaluations at a time. Each of them runs its plugins on at most one thread.
 const MOST_EVALUATIONS: usize = 2;
 
-/// The maximum number of plugin calls at a time in all evaluations. They do not use the slots for calls of live
-/// plugins.
+/// The maximum number of plugin calls at a time in all evaluations. Their slots are not those of live plugins.
 const CALLS_IN_FLIGHT: u32 = 8;
 
-/// The number of the latest evaluations whose plugins stay loaded, so that they need not be compiled again to evaluate
-/// another object.
+/// The number of evaluations whose plugins stay loaded, so that evaluating a second object compiles nothing.
 const KEPT_EVALUATIONS: usize = 4;
 
 /// The maximum number of plugins that stay loaded after an evaluation. If it has more, none of them stays loaded.
@@ -67,8 +65,7 @@ pub enum EvaluatedChains<'a> {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EvaluateOptions {
-    /// Settings that replace the settings of plugins. The key is a stage, or a stage and a member of its group:
-    /// `images/signed`.
+    /// Settings that replace those of plugins. The key is a stage, or a stage and a group member: `images/signed`.
     pub settings: BTreeMap<String, Json>,
     /// Whether webhooks may be called. If not, the evaluation fails if a matching chain contains a webhook.
     pub call_webhooks: bool,
@@ -161,8 +158,7 @@ pub(crate) struct Evaluator {
 /// The plugins of an evaluation, which stay loaded until later evaluations replace them.
 struct KeptPlugins {
     plugins: Vec<Arc<Loaded>>,
-    /// As long as these exist, an evaluation of the same modules with other settings compiles only code that depends on
-    /// settings.
+    /// While these exist, evaluating the same modules with other settings compiles only what depends on settings.
     _modules: Vec<SharedModule>,
 }
 

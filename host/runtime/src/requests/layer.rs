@@ -120,8 +120,7 @@ impl Host {
 }
 
 impl AdmissionLayer {
-    /// The default size limit of a body, 7 MiB. That is twice kube-apiserver's limit for a request, with room for an
-    /// envelope.
+    /// The default size limit of a body: twice kube-apiserver's limit for a request, and room for an envelope.
     pub const DEFAULT_BODY_LIMIT: usize = 7 * 1024 * 1024;
     /// The default time within which a body must arrive. It is long enough for slow connections.
     pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -221,8 +220,7 @@ struct ForwardedRequest<B> {
 }
 
 impl LayerState {
-    /// Passes a request through the chains. Returns the request to send to the inner service or, as the error, the
-    /// reply to the client.
+    /// Passes a request through the chains. Returns the request for the inner service or, as the error, the reply.
     async fn pass<S, B, R>(
         &self,
         head: Parts,

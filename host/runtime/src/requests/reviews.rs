@@ -52,13 +52,11 @@ struct ReviewState {
     definitions: Option<Arc<DefinitionReader>>,
 }
 
-/// Converts an object to a definition if it is of a kind that a store of the host contains; returns `None` if it is
-/// not.
+/// Converts an object to a definition; returns `None` if no store of the host contains objects of this kind.
 type DefinitionReader = dyn Fn(&Object) -> Option<DefinitionFile> + Send + Sync;
 
 impl Host {
-    /// Creates a service that answers AdmissionReviews. It uses the chains that are live when the body of the review
-    /// has arrived.
+    /// Creates a service that answers AdmissionReviews with the chains that are live when the body has arrived.
     pub fn reviews(&self) -> ReviewService {
         ReviewService(Arc::new(ReviewState {
             host: self.clone(),

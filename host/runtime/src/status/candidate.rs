@@ -107,8 +107,7 @@ pub enum DifferenceEffect {
     Deny,
     /// The candidate does not deny the request, but the plugin does.
     Allow,
-    /// The candidate changes the object in a different way, or its message, warnings or audit annotations are
-    /// different.
+    /// The candidate changes the object differently, or has another message, warnings or audit annotations.
     #[default]
     Change,
     /// The candidate fails, but the plugin does not.

@@ -219,8 +219,7 @@ pub(crate) fn stage_durations(row: &TraceRow) -> Histogram {
     )
 }
 
-/// The metrics of requests that matched a chain. They are kept, because counting takes less time than looking up a
-/// metric.
+/// The metrics of requests that matched a chain. They are kept, because looking a metric up takes time.
 #[derive(Debug, Default)]
 pub(crate) struct RequestMetrics {
     decisions: [OnceLock<Counter>; DecisionVerdict::ALL.len()],

@@ -33,8 +33,7 @@ struct StageCounts {
     durations: Durations,
 }
 
-/// For each result, the metric of the duration. They are kept, because finding a metric by its labels takes longer than
-/// counting.
+/// The metrics of the duration for each result. They are kept, because looking a metric up takes time.
 #[derive(Debug, Default)]
 struct Durations {
     enforce: [Option<::metrics::Histogram>; 4],
@@ -167,8 +166,7 @@ struct Period {
     durations: Histogram<u32>,
 }
 
-/// The length of a period. It is long enough to contain rare requests, and short enough for calls of an hour ago not to
-/// count.
+/// The length of a period: long enough to contain rare requests, and short enough to forget the last hour.
 const PERIOD: Duration = Duration::from_secs(300);
 
 /// The longest duration that is recorded, in microseconds: one minute, which is longer than any timeout.

@@ -48,9 +48,8 @@ pub struct TrafficHour {
 #[derive(Debug)]
 pub struct Traffic {
     begun: Instant,
-    /// For each thread, the counts of its minutes, so that requests on different threads do not wait for each other. A
-    /// thread's lock is taken for a short time when the counts are read, to copy the list. Adding up happens after
-    /// that.
+    /// The counts of each thread, so that threads do not wait for each other. To read them, a thread's lock is held
+    /// only while its list is copied.
     threads: ThreadLocal<Mutex<Minutes>>,
 }
 
@@ -217,8 +216,8 @@ mod tests {
                     for minute in 0..=number {
                         traffic.record(DecisionVerdict::Denied, Duration::ZERO, begun + minutes(minute));
                     }
-                    // All threads end together, because a thread that is started later would reuse the counts of one
-                    // that ended.
+                    // All threads end together, because a thread that starts later would reuse the counts of an ended
+                    // one.
                     all.wait();
                 });
             }

@@ -91,8 +91,7 @@ async fn an_evaluation_is_not_counted_or_recorded() {
     assert_eq!(listed.decisions.len(), 1);
 }
 
-/// The path of the evaluated plugin is relative to the directory of definitions. The plugin's compiled form is not
-/// written to the store.
+/// The plugin's path is relative to the directory of definitions. Its compiled form is not written to the store.
 #[tokio::test]
 async fn an_evaluation_loads_a_plugin_that_is_not_applied() {
     let scene = Scene::new();
@@ -114,8 +113,7 @@ async fn an_evaluation_loads_a_plugin_that_is_not_applied() {
     assert_eq!(kept, 0);
 }
 
-/// The host has a single slot for plugin calls. The live plugin gets it and answers, although plugins of evaluations
-/// loop at the same time.
+/// The host has a single slot for plugin calls. The live plugin gets it while plugins of evaluations loop.
 #[tokio::test]
 async fn a_looping_evaluation_takes_no_slot_from_requests() {
     let scene = Scene::new();

@@ -51,8 +51,7 @@ async fn a_fifo_among_the_files_delays_no_change_and_no_rollback() {
     assert_eq!(live(&host), "3 a=1 !");
 }
 
-/// While a file is being written, its first part may be a valid file with fewer chains. So the host waits until the
-/// file is complete.
+/// The first part of a file may be a valid file with fewer chains, so the host waits until the file is complete.
 #[tokio::test]
 async fn a_file_is_read_only_after_it_is_written_completely() {
     let scene = Scene::new();
@@ -135,8 +134,7 @@ async fn definitions_stay_in_force_if_their_file_becomes_empty_or_unreadable() {
     until(&host, "2 a=1").await;
 }
 
-/// If one file becomes empty or unreadable, the last versions of its definitions stay in force, and others can be
-/// changed.
+/// The last versions of the definitions in the unreadable file stay in force, and all others can be changed.
 #[tokio::test]
 async fn other_definitions_can_be_changed_while_a_file_is_empty_or_unreadable() {
     type Loss = fn(&Path);
@@ -200,8 +198,7 @@ async fn other_definitions_can_be_changed_while_a_file_is_empty_or_unreadable() 
     }
 }
 
-/// The configuration contains the path of the file itself. So the file is not deleted: the user has to remove it from
-/// the configuration.
+/// The configuration contains the path of the file, so it is the user who has to remove the file there.
 #[tokio::test]
 async fn a_file_that_is_configured_by_name_is_not_deleted() {
     let scene = Scene::new();

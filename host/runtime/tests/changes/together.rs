@@ -22,8 +22,7 @@ async fn start(scene: &Scene) -> Host {
     host.await.unwrap()
 }
 
-/// Changes the only chain so that it calls a webhook whose URL has this path. Returns the content hash of the table
-/// that is then prepared.
+/// Lets the only chain call a webhook whose URL has this path. Returns the content hash of the prepared table.
 async fn prepare(scene: &Scene, host: &Host, path: &str) -> Digest {
     scene.write("a.yaml", &chain("a", path));
     host.reload().await.unwrap();
