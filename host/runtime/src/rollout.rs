@@ -38,7 +38,7 @@ pub struct RolloutStatus {
     /// The time at which the next step begins, or the last one is complete; absent if a user has to continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Moment>,
-    /// The reason for an abort, or the user who paused the rollout; followed by the replica unless it is this one.
+    /// The reason for an abort, or the user who paused the rollout, with the name of the replica if it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The number of requests that the candidate decided in this step. The counts of a rollout begin again after each
